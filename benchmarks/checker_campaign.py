@@ -68,7 +68,9 @@ def main() -> int:
     with get_context("fork").Pool(options.jobs, _start) as pool:
         waiting = (task for task in _tasks(options) if task not in done)
         try:
-            while judged < options.count and (some := [t for _, t in zip(range(8 * options.jobs), waiting, strict=False)]):
+            while judged < options.count and (
+                some := [t for _, t in zip(range(8 * options.jobs), waiting, strict=False)]
+            ):
                 arguments = [(task, options.per_row, options.seed) for task in some]
                 for row in pool.imap_unordered(_work, arguments):
                     log.add(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,24 +25,29 @@ from smt_verifier.checker.text import read
 BATCH = "VERILOCC_SECOND_BATCH"
 """Names the program that ``smt_verifier/second/examples/batch.rs`` is; without it each question starts a process."""
 ACCEPTED = "accepted"
+WAITING = 256
+"""Questions that may be open: their answers fit a pipe."""
 
 _read = lru_cache(maxsize=4)(read)
 
 
 class Second:
-    """The second checker: answers ``"accepted"``, or the rule that is broken."""
+    """The second checker: a queue of questions and answers."""
 
     def __init__(self) -> None:
         self.batch = os.environ.get(BATCH, "")
         self.there = bool(self.batch) or second_program() is not None
         self._process: Any = None
         self._last: list[bytes] = []
+        self._answers: list[str] = []
 
-    def ask(self, before: str, after: str, certificate: str, processor: str, function: str) -> str:
+    def put(self, before: str, after: str, certificate: str, processor: str, function: str) -> None:
+        """Ask; ``get`` gives the answers in the order of the questions. At most ``WAITING`` may be open."""
         if not self.batch:
             said = second_checker(before, after, certificate, processor, function)
             assert said is not None
-            return ACCEPTED if said[0] else said[2]
+            self._answers.append(ACCEPTED if said[0] else said[2])
+            return
         if self._process is None:
             self._process = subprocess.Popen([self.batch], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._last = []
@@ -53,8 +58,13 @@ class Second:
         for is_same, t in zip(same, texts, strict=True):
             if not is_same:
                 self._process.stdin.write(t)
-        self._process.stdin.flush()
         self._last = texts
+
+    def get(self) -> str:
+        """The next answer: ``"accepted"``, or the rule that is broken."""
+        if not self.batch:
+            return self._answers.pop(0)
+        self._process.stdin.flush()
         answer = self._process.stdout.readline().decode()
         if not answer:
             self.close()
@@ -107,23 +117,39 @@ class Judge:
         """Go on to a subject; its own answers, which ought to be ``accepted``."""
         self.subject, self.certificate = subject, ""
         self._prepared = "", ""
-        self.base = self._ask(subject.after, "", search=True)
+        (self.base,) = self._answered([(subject.after, "", True)])
         self.certificate = self.base.certificate
         return self.base
 
-    def ask(self, mutant: Mutant) -> Answers:
-        """What both say of a mutant of the subject."""
-        given = mutant.certificate or self.certificate
-        return self._ask(mutant.after, given, search=not mutant.certificate)
+    def ask(self, mutants: Iterable[Mutant]) -> Iterator[Answers]:
+        """What both say of mutants of the subject."""
+        return self._answered((m.after, m.certificate or self.certificate, not m.certificate) for m in mutants)
+
+    def _answered(self, questions: Iterable[tuple[str, str, bool]]) -> Iterator[Answers]:
+        """The second checker works while the first one goes on."""
+        waiting: list[tuple[Answers, list[str]]] = []
+        for question in questions:
+            answers = Answers()
+            waiting.append((answers, self._ask(answers, *question)))
+            if sum(len(names) for _, names in waiting) > WAITING:
+                yield from self._collected(waiting)
+                waiting.clear()
+        yield from self._collected(waiting)
+
+    def _collected(self, waiting: list[tuple[Answers, list[str]]]) -> Iterator[Answers]:
+        for answers, names in waiting:
+            for name in names:
+                answers.by[name] = self.second.get()
+            yield answers
 
     def is_looked_at(self, after: str) -> bool:
         """Whether a text gets so far that its certificate matters."""
         return self._prepare(after)[0] is not None
 
-    def _ask(self, after: str, given: str, *, search: bool) -> Answers:
+    def _ask(self, answers: Answers, after: str, given: str, search: bool) -> list[str]:
+        """Ask the first checker, and put questions to the second one; their names."""
         subject = self.subject
         assert subject is not None
-        answers = Answers()
         both, rule = self._prepare(after)
         found = ""
         if search:
@@ -135,13 +161,10 @@ class Judge:
             if both is not None:
                 answers.by["python given"] = _checked(both, given)
         answers.certificate = given or found
-        if self.second.there:
-            for name, certificate in (("search", found), ("given", given)):
-                if certificate:
-                    asked = subject.before, after, certificate, subject.processor, subject.function
-                    answers.by[f"rust {name}"] = self.second.ask(*asked)
-        return answers
-
+        asked = [(f"rust {name}", text) for name, text in (("search", found), ("given", given)) if text]
+        for _, text in asked if self.second.there else ():
+            self.second.put(subject.before, after, text, subject.processor, subject.function)
+        return [name for name, _ in asked] if self.second.there else []
 
     def _prepare(self, after: str) -> tuple[Both | None, str]:
         """Both texts, or the rule that they break by themselves; that of the last text is kept for the next question."""

@@ -266,7 +266,9 @@ class Placed:
     back: str
     read: str
 
-    def texts(self, out: tuple[str, ...] | None = None, back: tuple[str, ...] | None = None, drop: str = "") -> tuple[str, str]:
+    def texts(
+        self, out: tuple[str, ...] | None = None, back: tuple[str, ...] | None = None, drop: str = ""
+    ) -> tuple[str, str]:
         """Before and after; ``out``, ``back``: other moves; ``drop``: a register that no block declares."""
         f = _form_for(self.form, self.processor)
         words = {"s": f.source, "r": f.result, "cls": f.cls}
@@ -305,7 +307,11 @@ class Placed:
         mine = [f"${f.source}"]
         if is_after and not first:
             mine.append(f"${f.result}")
-            mine += [f"${name}" for name in ("vgpr40", "vgpr44", "agpr40", "vcc") if any(name in i for i in (*f.out, *f.first))]
+            mine += [
+                f"${name}"
+                for name in ("vgpr40", "vgpr44", "agpr40", "vcc")
+                if any(name in i for i in (*f.out, *f.first))
+            ]
         return [name for name in dict.fromkeys([*mine, *masks]) if name != f"${drop}"]
 
     def right(self) -> bool:
@@ -318,7 +324,8 @@ class Placed:
             return True
         crossed = self.out == "A" and (self.back if f.back else self.read) != "A"
         if c.over == "stack":
-            return f.place != "slot" or not crossed
+            # Slots of scalars become lanes of a vector register (specification, 6 and 14).
+            return f.place != "slot" or not crossed or f.spilled
         # What a form takes its value from is destroyed by the call, and so is what it names "registers".
         if self.out != "A":
             return False
@@ -373,7 +380,9 @@ def _changed(p: Placed) -> Iterator[Mutant]:
             without = p.texts(drop=name)[1]
             if without != after:
                 at_block = next(k for k, i in enumerate(p.context.body) if i == f"@{p.read}")
-                crosses = any(i.startswith("bb.") for i in p.context.body[_at(p, p.back if f.back else p.out) : at_block])
+                crosses = any(
+                    i.startswith("bb.") for i in p.context.body[_at(p, p.back if f.back else p.out) : at_block]
+                )
                 apart = any(i.startswith("bb.") for i in p.context.body[_at(p, p.out) : _at(p, p.back)])
                 holds = crosses if name == f.result else bool(f.first) and apart
                 yield Mutant(f"live-in ${name} dropped", without, "no block declares it", "" if holds else _NOT_LIVE)
@@ -414,10 +423,27 @@ def changes(f: Form, line: str, which: str, number: int, p: Placed) -> Iterator[
         yield "source virtual", (line.replace("${s}", "%1", 1),), ""
     if "renamable ${r}" in head:
         yield "target dead", (line.replace("renamable ${r}", "dead renamable ${r}", 1),), ""
-        yield "target not renamable", (line.replace("renamable ${r}", "${r}", 1),), "it only allows that others are chosen"
-        yield "target undef", (line.replace("renamable ${r}", "undef renamable ${r}", 1),), "nothing else of it is undefined"
-        yield "target early-clobber", (line.replace("renamable", "early-clobber renamable", 1),), "source and target are two"
-    for column, flag in (("nofpexcept", "nofpexcept "), ("nuw", "nuw "), ("frame-setup", "frame-setup "), ("lr-split", "lr-split ")):
+        yield (
+            "target not renamable",
+            (line.replace("renamable ${r}", "${r}", 1),),
+            "it only allows that others are chosen",
+        )
+        yield (
+            "target undef",
+            (line.replace("renamable ${r}", "undef renamable ${r}", 1),),
+            "nothing else of it is undefined",
+        )
+        yield (
+            "target early-clobber",
+            (line.replace("renamable", "early-clobber renamable", 1),),
+            "source and target are two",
+        )
+    for column, flag in (
+        ("nofpexcept", "nofpexcept "),
+        ("nuw", "nuw "),
+        ("frame-setup", "frame-setup "),
+        ("lr-split", "lr-split "),
+    ):
         code = tail if not tail.startswith("lr-split") else tail.removeprefix("lr-split ")
         why = "it is the mark of a copy that splits a live range" if column == "lr-split" and "COPY" in line else ""
         yield f"flag {column}", (f"{head}{equals}{flag}{code}",), why
@@ -463,19 +489,51 @@ def changes(f: Form, line: str, which: str, number: int, p: Placed) -> Iterator[
         yield "offset -4", (line.replace("$sgpr32, 0,", "$sgpr32, -4,"),), ""
         yield "pointer", (line.replace("$sgpr32", "$sgpr33", 1),), ""
         yield "exec missing", (line.replace(", implicit $exec_lo", "").replace(", implicit $exec", ""),), ""
-        for old, new in (("AV", "V"), ("_V", "_AV"), ("_V", "_A"), ("_S", "_V"), ("_V", "_S"), ("32_", "64_"), ("64_", "32_"), ("128_", "96_"),
-                         ("WWM_", ""), ("SPILL_V", "SPILL_WWM_V"), ("SPILL_AV", "SPILL_WWM_AV"), ("SPILL_V", "SPILL_S")):
+        for old, new in (
+            ("AV", "V"),
+            ("_V", "_AV"),
+            ("_V", "_A"),
+            ("_S", "_V"),
+            ("_V", "_S"),
+            ("32_", "64_"),
+            ("64_", "32_"),
+            ("128_", "96_"),
+            ("WWM_", ""),
+            ("SPILL_V", "SPILL_WWM_V"),
+            ("SPILL_AV", "SPILL_WWM_AV"),
+            ("SPILL_V", "SPILL_S"),
+        ):
             if old in code and (changed := code.replace(old, new, 1)) != code:
                 yield f"opcode {old} to {new}", (f"{head}{equals}{changed} :: {rest}",), _same_spill(f, old, new, p)
     if "VGPR" in code and ", 3" in code:
-        for column, thread in (("lane 4", "4"), ("lane 0", "0"), ("lane 64", "64"), ("lane -1", "-1"), ("lane a register", "$sgpr9")):
+        for column, thread in (
+            ("lane 4", "4"),
+            ("lane 0", "0"),
+            ("lane 64", "64"),
+            ("lane -1", "-1"),
+            ("lane a register", "$sgpr9"),
+        ):
             yield column, (line.replace(", 3", f", {thread}"),), ""
         yield "tie dropped", (line.replace("(tied-def 0)", ""),), "the table ties it all the same"
         yield "tied to undef", (line.replace("killed $vgpr44", "undef $vgpr44"),), "no other lane holds anything"
-    for old, new in (("COPY", "WWM_COPY"), ("WWM_COPY", "COPY"), ("COPY", "V_MOV_B32_e32"), ("COPY", "S_MOV_B32"), ("S_MOV_B32", "S_BREV_B32"),
-                     ("V_MOV_B32_e32", "V_NOT_B32_e32"), ("V_LSHL_ADD_U32_e64", "V_ADD_LSHL_U32_e64"), ("S_BFM_B32", "S_LSHL_B32"),
-                     (" 7", " 8"), ("LOAD_DWORD_", "LOAD_DWORDX2_"), ("invariant ", ""), ("dereferenceable ", ""), ("SAVE", "RESTORE"),
-                     ("%ir.p", "@g"), ("4, 0 ::", "8, 0 ::"), ("7,", "$vgpr9,")):
+    for old, new in (
+        ("COPY", "WWM_COPY"),
+        ("WWM_COPY", "COPY"),
+        ("COPY", "V_MOV_B32_e32"),
+        ("COPY", "S_MOV_B32"),
+        ("S_MOV_B32", "S_BREV_B32"),
+        ("V_MOV_B32_e32", "V_NOT_B32_e32"),
+        ("V_LSHL_ADD_U32_e64", "V_ADD_LSHL_U32_e64"),
+        ("S_BFM_B32", "S_LSHL_B32"),
+        (" 7", " 8"),
+        ("LOAD_DWORD_", "LOAD_DWORDX2_"),
+        ("invariant ", ""),
+        ("dereferenceable ", ""),
+        ("SAVE", "RESTORE"),
+        ("%ir.p", "@g"),
+        ("4, 0 ::", "8, 0 ::"),
+        ("7,", "$vgpr9,"),
+    ):
         if old in line and (changed := line.replace(old, new, 1)) != line:
             why = _same_move(f, old, new, p)
             yield f"{old.strip()} to {new.strip() or 'nothing'}", (changed,), why
@@ -492,7 +550,14 @@ _HIDES = "another move writes it before it is read"
 def _same_spill(f: Form, old: str, new: str, p: Placed) -> str:
     """Spill code of another kind for the same registers moves the same."""
     del f, p
-    either = {("AV", "V"), ("_V", "_AV"), ("WWM_", ""), ("SPILL_V", "SPILL_WWM_V"), ("SPILL_AV", "SPILL_WWM_AV"), ("_V", "_A")}
+    either = {
+        ("AV", "V"),
+        ("_V", "_AV"),
+        ("WWM_", ""),
+        ("SPILL_V", "SPILL_WWM_V"),
+        ("SPILL_AV", "SPILL_WWM_AV"),
+        ("_V", "_A"),
+    }
     return "another opcode for the same bits of the same register" if (old, new) in either else ""
 
 

@@ -216,7 +216,12 @@ def _near(own: Register) -> Iterator[tuple[str, str]]:
 
 
 def _of_literal(shaped: Shaped, number: int, op: Op) -> Iterator[tuple[str, tuple[Op, ...], str]]:
-    for column, text in {**OTHERS, "immediate 15": "15", "immediate 16": "16", "immediate 1 << 32": "4294967296"}.items():
+    for column, text in {
+        **OTHERS,
+        "immediate 15": "15",
+        "immediate 16": "16",
+        "immediate 1 << 32": "4294967296",
+    }.items():
         if text != op.name:
             yield column, (Op("imm", text, text),), ""
     for column, text in {
@@ -256,7 +261,9 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
         yield edit("explicit use", f"renamable ${own}")
         yield edit("implicit internal use", f"implicit internal ${own}", "outside a bundle it reads nothing")
     if spare:
-        yield edit("implicit use of another", f"implicit ${spare}", "a register that holds something is only said to be live")
+        yield edit(
+            "implicit use of another", f"implicit ${spare}", "a register that holds something is only said to be live"
+        )
         yield edit("implicit killed use of another", f"implicit killed ${spare}", "nothing else reads that register")
         yield edit("implicit-def of another", f"implicit-def ${spare}", "nothing else reads that register")
     if free:
@@ -270,7 +277,9 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
         yield edit("dead implicit-def of a source", f"implicit-def dead ${used}", later)
         yield edit("early-clobber implicit-def of a source", f"implicit-def early-clobber ${used}", later)
         yield edit("implicit killed use of a source", f"implicit killed ${used}", later)
-        yield edit("implicit def and use of a source", f"implicit-def ${used}, implicit ${used}", "it reads and keeps it")
+        yield edit(
+            "implicit def and use of a source", f"implicit-def ${used}, implicit ${used}", "it reads and keeps it"
+        )
     if result:
         yield edit("implicit-def of a result", f"implicit-def ${result}", "it writes that anyhow")
         yield edit("dead implicit-def of a result", f"implicit-def dead ${result}", later)
@@ -280,9 +289,9 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
         why = "no storage" if dead else ""
         inside = any(o.is_register and _overlap(o.name, name) for o in i.ops)
         harmless = name.startswith(("vcc", "scc"))
-        yield edit(f"implicit-def of ${name}", f"implicit-def ${name}", why or (_WRITTEN if harmless else ""))
-    for column, text in OTHERS.items():
-        yield edit(column, text)
+        yield edit("implicit-def of a special register", f"implicit-def ${name}", why or (_WRITTEN if harmless else ""))
+    for text in OTHERS.values():
+        yield edit("operand that is no register", text)
 
 
 def _memory(i: Instruction) -> Iterator[Edit]:
@@ -320,7 +329,7 @@ def _marks(shaped: Shaped) -> Iterator[Edit]:
     i = shaped.instruction
     base = _printed(i)
     for flag in FLAGS:
-        yield Edit(f"instruction flag {flag}", _printed(replace(i, flags=(flag,))), f"flag {flag} was added")
+        yield Edit("instruction flag added", _printed(replace(i, flags=(flag,))), f"flag {flag} was added")
     for tail in TAILS:
         line = base.removesuffix(i.rest)
         separator = ", " if any(o.role != "def" for o in i.ops) else " "

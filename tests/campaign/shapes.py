@@ -21,7 +21,13 @@ from smt_verifier.checker.tables import Opcode, Processor, Register, RegisterCla
 ORDER = ("implicit-def", "implicit", "internal", "dead", "killed", "undef", "early-clobber", "renamable")
 """Flags as LLVM prints them."""
 _NAMES = {"v": "vgpr", "a": "agpr", "s": "sgpr", "t": "ttmp"}
-_WIDE = {"vs_16": "vgpr_16", "vs_32": "vgpr_32", "vs_64": "vreg_64", "vs_64_align2": "vreg_64_align2", "vs_128": "vreg_128"}
+_WIDE = {
+    "vs_16": "vgpr_16",
+    "vs_32": "vgpr_32",
+    "vs_64": "vreg_64",
+    "vs_64_align2": "vreg_64_align2",
+    "vs_128": "vreg_128",
+}
 _STRINGS = {"amdgpu-flat-work-group-size": "1,64", "amdgpu-waves-per-eu": "1,1"}
 _HEADER = {
     "machineFunctionInfo.isEntryFunction": "true",
@@ -160,7 +166,11 @@ class _Registers:
         for register in _members(cls):
             units = set(register.units)
             whole = {u - u % 2 for u in units} | {u - u % 2 + 1 for u in units}
-            if self.allocatable.issuperset(units) and self.taken.isdisjoint(whole) and all(r.contains(register) for r in row):
+            if (
+                self.allocatable.issuperset(units)
+                and self.taken.isdisjoint(whole)
+                and all(r.contains(register) for r in row)
+            ):
                 self.taken |= whole
                 return register.name
         return None
@@ -190,7 +200,9 @@ def shaped(shape: int, processor: str, *, opcode_name: str = "") -> Shaped:
     for trait in ("generic", "debug", "bundle", "asm-goto", "asm"):
         if trait in opcode.traits:
             raise Skipped(f"{trait} instructions stand in no such text")
-    if not opcode.traits.isdisjoint(("no-code", "copy", "wwm-copy", "lane-save", "lane-restore")) or opcode.value("spill"):
+    if not opcode.traits.isdisjoint(("no-code", "copy", "wwm-copy", "lane-save", "lane-restore")) or opcode.value(
+        "spill"
+    ):
         raise Skipped("it is a move: the part moves has it")
     registers = _Registers(processor)
     ops: list[Op] = []
@@ -307,12 +319,16 @@ def _assembled(
             here = list(dict.fromkeys(n for n in [*names.values(), *results] if n != "scc"))
             tail += ["", "  bb.1:"] + (["    liveins: " + ", ".join("$" + n for n in here)] if here else []) + [""]
         if not ends:
-            tail.append("    S_NOP 0" + "".join(", " + r for r in reads[is_after] if not (follows and r.endswith("$scc"))))
+            tail.append(
+                "    S_NOP 0" + "".join(", " + r for r in reads[is_after] if not (follows and r.endswith("$scc")))
+            )
             tail.append("    S_ENDPGM 0")
         tails[is_after] = tail
     classes = {v: c for v, (c, _) in vregs.items()}
     texts = [
-        text(target.name, [*entry, *body, *tails[is_after]], registers={} if is_after else classes, virtual=not is_after)
+        text(
+            target.name, [*entry, *body, *tails[is_after]], registers={} if is_after else classes, virtual=not is_after
+        )
         for body, is_after in ((before, False), (after, True))
     ]
     units = {u for n in [*names.values(), *implicit, *spare.values()] if (r := data.register(n)) for u in r.units}

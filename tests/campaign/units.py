@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from campaign import certificates, moves
+from campaign import certificates, headers, moves
 from campaign.groups import groups
 from campaign.judge import Answers, Judge
 from campaign.replacements import mutants as operand_mutants
@@ -61,6 +61,11 @@ def _of_moves(name: str, turn: int, _: Judge) -> Candidates:
         yield subject, lambda mutants=mutants: mutants
 
 
+def _of_headers(name: str, turn: int, _: Judge) -> Candidates:
+    for subject, mutants in headers.candidates(name, turn):
+        yield subject, lambda mutants=mutants: mutants
+
+
 _others: list[str] = []
 
 
@@ -87,6 +92,7 @@ def _of_certificates(name: str, turn: int, judge: Judge) -> Candidates:
 PARTS: dict[str, tuple[Callable[[], list[str]], Callable[[str, int, Judge], Candidates]]] = {
     "operands": (lambda: [str(n) for n in range(len(groups()))], _of_operands),
     "moves": (moves.rows, _of_moves),
+    "header": (headers.rows, _of_headers),
     "certificate": (certificates.rows, _of_certificates),
 }
 """By name: the rows of the table, and the subjects that a row may have: the first one that both accept is taken."""
@@ -106,8 +112,11 @@ def run(part: str, name: str, turn: int, judge: Judge, *, most: int, seed: int) 
             reasons.append(", ".join(f"{checker}: {said}" for checker, said in base.by.items()))
             continue
         row.subject = subject.row
-        for mutant in _chosen(list(mutants()), turn, most, rng):
-            _judge(row, subject, mutant, judge.ask(mutant))
+        chosen = _chosen(list(mutants()), turn, most, rng)
+        # Certificates of one text come one after the other: it is read once.
+        chosen.sort(key=lambda mutant: (bool(mutant.certificate), mutant.after))
+        for mutant, answers in zip(chosen, judge.ask(chosen), strict=True):
+            _judge(row, subject, mutant, answers)
         return row
     row.skipped = reasons[0] if reasons else "there is none"
     return row
