@@ -11,9 +11,9 @@ refused, unless an argument coded beside its kind says that it is right too (tes
 The second checker is asked where there is one: ``VERILOCC_SECOND_BATCH`` names its batch program (``cargo build
 --release --example batch`` in smt_verifier/second), else ``verilocc-check`` is started for each question.
 
-Turn 0 fills every cell of the tables; further turns go on with other instructions and operands, until ``--count`` mutants
-are judged. Rows are kept in the scratch directory: the same command goes on from there. Exit codes: 0 no fault, 1 a
-fault, 130 interrupted.
+Turn 0 fills every cell of the tables; further turns go on with other instructions and operands, until ``--count``
+mutants are judged. Rows are kept in the scratch directory: the same command goes on from there. Exit codes: 0 no fault,
+1 a fault, 130 interrupted.
 """
 
 from __future__ import annotations

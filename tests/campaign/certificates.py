@@ -45,13 +45,29 @@ def _changes(line: str) -> Iterator[tuple[str, str | None]]:
         yield "name for place", " ".join([words[0], words[1], words[1], *words[3:]])
         yield "place for name", " ".join([words[0], words[2], words[2], *words[3:]])
     for column, old, new in (
-        ("T becomes O", " T ", " O "), ("O becomes T", " O ", " T "), ("T becomes P", " T ", " P "), ("P becomes T", " P ", " T "),
-        ("off becomes on", " off", " on"), ("on becomes off", " on", " off"), ("+ becomes -", "+", "-"), ("- becomes +", "-", "+"),
-        ("= becomes -", "=", "-"), ("= becomes +", "=", "+"), ("unit becomes register", "$", "%"), ("register becomes unit", "%", "$"),
-        ("unit becomes entry", " $", " ^"), ("cell becomes register", "&", ""), ("in wave becomes in 0", "in wave", "in 0"),
-        ("in 0 becomes in wave", "in 0", "in wave"), ("h becomes u", "h ", "u "), ("u becomes d", "u ", "d "), ("d becomes u", "d ", "u "),
-        ("! becomes @", "!", "@"), ("@ becomes !", "@", "!"), ("slot becomes register", "#", "%"),
-    ):  # fmt: skip
+        ("T becomes O", " T ", " O "),
+        ("O becomes T", " O ", " T "),
+        ("T becomes P", " T ", " P "),
+        ("P becomes T", " P ", " T "),
+        ("off becomes on", " off", " on"),
+        ("on becomes off", " on", " off"),
+        ("+ becomes -", "+", "-"),
+        ("- becomes +", "-", "+"),
+        ("= becomes -", "=", "-"),
+        ("= becomes +", "=", "+"),
+        ("unit becomes register", "$", "%"),
+        ("register becomes unit", "%", "$"),
+        ("unit becomes entry", " $", " ^"),
+        ("cell becomes register", "&", ""),
+        ("in wave becomes in 0", "in wave", "in 0"),
+        ("in 0 becomes in wave", "in 0", "in wave"),
+        ("h becomes u", "h ", "u "),
+        ("u becomes d", "u ", "d "),
+        ("d becomes u", "d ", "u "),
+        ("! becomes @", "!", "@"),
+        ("@ becomes !", "@", "!"),
+        ("slot becomes register", "#", "%"),
+    ):
         yield column, line.replace(old, new, 1)
 
 

@@ -11,14 +11,53 @@ import re
 from functools import lru_cache
 
 from campaign.shapes import all_shapes, opcodes_by_shape
-
 from smt_verifier.checker.tables import Opcode, tables
 
 _ASKED = frozenset(
-    "vector call return returns terminator branch barrier pure pure-exec scalar-load plain-load copy wwm-copy no-code "
-    "cmpx compare compare-equal mask-move lane-save lane-restore packed-f32 mixed wide-mad setreg first-bit "
-    "may-leave-old bracket-open bracket-close frame-adjust variadic may-load may-store reach lane-operand blend mask "
-    "save test spill either file canon".split()
+    [
+        "vector",
+        "call",
+        "return",
+        "returns",
+        "terminator",
+        "branch",
+        "barrier",
+        "pure",
+        "pure-exec",
+        "scalar-load",
+        "plain-load",
+        "copy",
+        "wwm-copy",
+        "no-code",
+        "cmpx",
+        "compare",
+        "compare-equal",
+        "mask-move",
+        "lane-save",
+        "lane-restore",
+        "packed-f32",
+        "mixed",
+        "wide-mad",
+        "setreg",
+        "first-bit",
+        "may-leave-old",
+        "bracket-open",
+        "bracket-close",
+        "frame-adjust",
+        "variadic",
+        "may-load",
+        "may-store",
+        "reach",
+        "lane-operand",
+        "blend",
+        "mask",
+        "save",
+        "test",
+        "spill",
+        "either",
+        "file",
+        "canon",
+    ]
 )
 _CLASS = re.compile(r"(av|vreg|vgpr|vs|areg|agpr|sreg|sgpr)_(\d+)")
 _SAME = {"vgpr": "vreg", "agpr": "areg", "sgpr": "sreg"}

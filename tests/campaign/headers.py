@@ -197,10 +197,18 @@ def _values(value: str) -> Iterator[tuple[str, str]]:
         yield "2^64", str(1 << 64)
     elif value.startswith("'"):
         for column, new in (
-            ("no register", "''"), ("another scalar", "'$sgpr50'"), ("a pair", "'$sgpr50_sgpr51'"), ("a vector register", "'$vgpr50'"),
-            ("a virtual register", "'%77'"), ("unknown", "'$foo'"), ("the stack pointer", "'$sgpr32'"), ("vcc", "'$vcc'"),
-            ("exec", "'$exec'"), ("a quad", "'$sgpr96_sgpr97_sgpr98_sgpr99'"), ("without quotes", value.strip("'")),
-        ):  # fmt: skip
+            ("no register", "''"),
+            ("another scalar", "'$sgpr50'"),
+            ("a pair", "'$sgpr50_sgpr51'"),
+            ("a vector register", "'$vgpr50'"),
+            ("a virtual register", "'%77'"),
+            ("unknown", "'$foo'"),
+            ("the stack pointer", "'$sgpr32'"),
+            ("vcc", "'$vcc'"),
+            ("exec", "'$exec'"),
+            ("a quad", "'$sgpr96_sgpr97_sgpr98_sgpr99'"),
+            ("without quotes", value.strip("'")),
+        ):
             yield column, new
     elif value in ("[]", "[ ]", "[  ]", ""):
         yield "an item", "[ '$vgpr40' ]"
@@ -221,19 +229,63 @@ def _values(value: str) -> Iterator[tuple[str, str]]:
 
 def _of_ir(line: str) -> Iterator[tuple[str, list[str]]]:
     for old, new in (
-        ("define ", "define hidden "), ("define ", "define internal "), ("amdgpu_kernel ", ""), ("amdgpu_kernel", "amdgpu_cs"), ("void", "i32"),
-        ("i32", "i64"), ("@", "@x"), ("#0", "#1"), ("ptr", "ptr addrspace(3)"), ("addrspace(1)", "addrspace(3)"), (" {", " align 256 {"),
-        ("gfx942", "gfx90a"), ("nounwind", ""), (" }", " noinline }"), (" }", ' "amdgpu-num-vgpr"="24" }'), (" }", ' "amdgpu-num-sgpr"="32" }'),
-        (" }", ' "amdgpu-waves-per-eu"="8,8" }'), (" }", ' "amdgpu-waves-per-eu"="0x8" }'), (" }", ' "target-features"="+xnack" }'),
-        (" }", ' "target-features"="-xnack" }'), (" }", ' "target-features"="+sgpr-init-bug" }'), (" }", ' "target-features"="+cumode" }'),
-        (" }", ' "amdgpu-agpr-alloc"="8" }'), (" }", ' "frame-pointer"="all" }'), (" }", ' "no-realign-stack" }'), (" }", " alignstack=64 }"),
-        (" }", ' "amdgpu-lds-size"="65536" }'), (" }", ' "amdgpu-flat-work-group-size"="1,1024" }'), (" }", ' "amdgpu-no-dispatch-ptr" }'),
-        (" }", ' "amdgpu-dynamic-vgpr-block-size"="16" }'), (" }", ' "denormal-fp-math"="preserve-sign,preserve-sign" }'), ("=", "= "),
-        ("=\"", "=\"0"), (",", ", "), ("!0", "!1"), ("0", "1"), ("64", "32"), ("4", "8"), ("ret void", "unreachable"), (";", "; so"), (";", ""),
-        ("external", "internal"), ("global", "constant"), ("\"", "'"), ("e-m:e", "E-m:e"), ("amdgcn", "r600"), ("amdhsa", "amdpal"),
-        ("(", "(i32 %more, "), ("nocallback ", ""), ("memory(none)", "memory(read)"), ("declare ", "declare hidden "), ("volatile ", ""),
-        ("load ", "load volatile "), ("add ", "sub "), ("store ", "store volatile "), ("sideeffect ", ""),
-    ):  # fmt: skip
+        ("define ", "define hidden "),
+        ("define ", "define internal "),
+        ("amdgpu_kernel ", ""),
+        ("amdgpu_kernel", "amdgpu_cs"),
+        ("void", "i32"),
+        ("i32", "i64"),
+        ("@", "@x"),
+        ("#0", "#1"),
+        ("ptr", "ptr addrspace(3)"),
+        ("addrspace(1)", "addrspace(3)"),
+        (" {", " align 256 {"),
+        ("gfx942", "gfx90a"),
+        ("nounwind", ""),
+        (" }", " noinline }"),
+        (" }", ' "amdgpu-num-vgpr"="24" }'),
+        (" }", ' "amdgpu-num-sgpr"="32" }'),
+        (" }", ' "amdgpu-waves-per-eu"="8,8" }'),
+        (" }", ' "amdgpu-waves-per-eu"="0x8" }'),
+        (" }", ' "target-features"="+xnack" }'),
+        (" }", ' "target-features"="-xnack" }'),
+        (" }", ' "target-features"="+sgpr-init-bug" }'),
+        (" }", ' "target-features"="+cumode" }'),
+        (" }", ' "amdgpu-agpr-alloc"="8" }'),
+        (" }", ' "frame-pointer"="all" }'),
+        (" }", ' "no-realign-stack" }'),
+        (" }", " alignstack=64 }"),
+        (" }", ' "amdgpu-lds-size"="65536" }'),
+        (" }", ' "amdgpu-flat-work-group-size"="1,1024" }'),
+        (" }", ' "amdgpu-no-dispatch-ptr" }'),
+        (" }", ' "amdgpu-dynamic-vgpr-block-size"="16" }'),
+        (" }", ' "denormal-fp-math"="preserve-sign,preserve-sign" }'),
+        ("=", "= "),
+        ('="', '="0'),
+        (",", ", "),
+        ("!0", "!1"),
+        ("0", "1"),
+        ("64", "32"),
+        ("4", "8"),
+        ("ret void", "unreachable"),
+        (";", "; so"),
+        (";", ""),
+        ("external", "internal"),
+        ("global", "constant"),
+        ('"', "'"),
+        ("e-m:e", "E-m:e"),
+        ("amdgcn", "r600"),
+        ("amdhsa", "amdpal"),
+        ("(", "(i32 %more, "),
+        ("nocallback ", ""),
+        ("memory(none)", "memory(read)"),
+        ("declare ", "declare hidden "),
+        ("volatile ", ""),
+        ("load ", "load volatile "),
+        ("add ", "sub "),
+        ("store ", "store volatile "),
+        ("sideeffect ", ""),
+    ):
         if old in line:
             yield f"{old.strip()} to {new.strip() or 'nothing'}", [line.replace(old, new, 1)]
             if line.count(old) > 1:
@@ -254,15 +306,22 @@ def _of_blocks(subject: Subject, lines: list[str], row: str) -> Iterator[Mutant]
         if row == "bb: name" and line.startswith("  bb."):
             head = line.partition(":")[0].split(" ")[0]
             for column, new in (
-                ("attribute added", line.replace(head, f"{head} (machine-block-address-taken)") if "(" not in line else line),
+                (
+                    "attribute added",
+                    line.replace(head, f"{head} (machine-block-address-taken)") if "(" not in line else line,
+                ),
                 ("alignment", line.replace(head, f"{head} (align 64)") if "(" not in line else line),
                 ("attributes gone", re.sub(r" \([^)]*\)", "", line)),
-                ("inlineasm-br target", line.replace(head, f"{head} (inlineasm-br-indirect-target)") if "(" not in line else line),
+                (
+                    "inlineasm-br target",
+                    line.replace(head, f"{head} (inlineasm-br-indirect-target)") if "(" not in line else line,
+                ),
                 ("another number", line.replace("bb.0", "bb.77")),
                 ("landing pad", line.replace(head, f"{head} (landing-pad)") if "(" not in line else line),
                 ("IR block", re.sub(r"%ir-block\.\w+", "%ir-block.zz", line)),
-                ("missing", ""), ("doubled", f"{line}\n{line}"),
-            ):  # fmt: skip
+                ("missing", ""),
+                ("doubled", f"{line}\n{line}"),
+            ):
                 branches = any("%bb." in other for other in lines[body:])
                 why = "no operand names it" if column == "another number" and not branches else ""
                 yield _mutant(subject, lines, number, column, new, why)
@@ -309,11 +368,16 @@ def _of_blocks(subject: Subject, lines: list[str], row: str) -> Iterator[Mutant]
         elif row == "bb: successors" and line.startswith("    successors:"):
             names = re.findall(r"%bb\.\d+(?:\(0x\w+\))?", line)
             changed = {
-                "missing": "    successors: ", "one less": "    successors: " + ", ".join(names[1:]),
-                "swapped": "    successors: " + ", ".join(names[::-1]), "doubled": line + ", " + names[0],
-                "another": line.replace(names[0], "%bb.0"), "unknown": line.replace(names[0], "%bb.99"), "a second line": f"{line}\n{line}",
-                "probabilities gone": re.sub(r"\(0x\w+\)", "", line), "probability": re.sub(r"\(0x\w+\)", "(0x00000001)", line),
-            }  # fmt: skip
+                "missing": "    successors: ",
+                "one less": "    successors: " + ", ".join(names[1:]),
+                "swapped": "    successors: " + ", ".join(names[::-1]),
+                "doubled": line + ", " + names[0],
+                "another": line.replace(names[0], "%bb.0"),
+                "unknown": line.replace(names[0], "%bb.99"),
+                "a second line": f"{line}\n{line}",
+                "probabilities gone": re.sub(r"\(0x\w+\)", "", line),
+                "probability": re.sub(r"\(0x\w+\)", "(0x00000001)", line),
+            }
             for column, new in changed.items():
                 if new != line:
                     why = "probabilities do not matter" if column.startswith("probabilit") else ""
@@ -346,8 +410,7 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
     if (
         column in ("without quotes", "reg: without quotes")
         or "debug-info" in column
-        or "callee-saved" in column
-        and "missing" in column
+        or ("callee-saved" in column and "missing" in column)
         or column.endswith("indented")
     ):
         return "YAML means the same, or only debuggers ask"
@@ -361,7 +424,7 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
     if column == "missing" and value in _DEFAULTS and _DEFAULTS[value].match(field):
         return "LLVM takes the same where it is absent"
     if column == "missing" and (
-        field in _RAISED and before.get(row, "").endswith("false") or "stack-id: default" in line
+        (field in _RAISED and before.get(row, "").endswith("false")) or "stack-id: default" in line
     ):
         return "" if field == "hasSpilledSGPRs" and _SPILLED.search(subject.after) else "the text before says the same"
     text = new[0].strip() if len(new) == 1 else ""

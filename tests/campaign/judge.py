@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from campaign.subject import Mutant, Subject
-
 from smt_verifier.certificate.produce import certify
 from smt_verifier.certificate.second import second_checker, second_program
 from smt_verifier.certificate.write import write_certificate
@@ -167,7 +166,7 @@ class Judge:
         return [name for name, _ in asked] if self.second.there else []
 
     def _prepare(self, after: str) -> tuple[Both | None, str]:
-        """Both texts, or the rule that they break by themselves; that of the last text is kept for the next question."""
+        """Both texts, or the rule that they break by themselves; the last text's is kept."""
         subject = self.subject
         assert subject is not None
         if self._prepared[0] != after:
@@ -206,7 +205,7 @@ def _said(question: Callable[[], object]) -> str:
         question()
     except Refused as error:
         return error.rule
-    except Exception as error:  # noqa: BLE001 - a crash is a finding, not the end of the campaign
+    except Exception as error:  # a crash is a finding, not the end of the campaign
         return f"crashed: {type(error).__name__}"
     return ACCEPTED
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from campaign.shapes import Instruction, Op, Shaped, opcodes_by_shape, register_name
 from campaign.subject import Mutant
-
 from smt_verifier.checker.tables import Register, tables
 
 SPECIALS = (
@@ -287,7 +286,8 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
         has = tables().register(name)
         dead = has is None or not has.units
         why = "no storage" if dead else ""
-        inside = any(o.is_register and _overlap(o.name, name) for o in i.ops)
+        says = why or ("it reads that anyhow" if any(o.is_register and _overlap(o.name, name) for o in i.ops) else "")
+        yield edit("implicit use of a special register", f"implicit ${name}", says)
         harmless = name.startswith(("vcc", "scc"))
         yield edit("implicit-def of a special register", f"implicit-def ${name}", why or (_WRITTEN if harmless else ""))
     for text in OTHERS.values():

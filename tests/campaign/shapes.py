@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from campaign.subject import PROCESSORS, Subject, text
-
 from smt_verifier.checker import tables as reader
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.tables import Opcode, Processor, Register, RegisterClass, tables
@@ -196,7 +195,8 @@ def shaped(shape: int, processor: str, *, opcode_name: str = "") -> Shaped:
     name = opcode_name or names[0]
     opcode = data.opcode(name)
     target = data.processor(processor)
-    assert opcode is not None and target is not None
+    assert opcode is not None
+    assert target is not None
     for trait in ("generic", "debug", "bundle", "asm-goto", "asm"):
         if trait in opcode.traits:
             raise Skipped(f"{trait} instructions stand in no such text")
