@@ -210,7 +210,7 @@ def shaped(shape: int, processor: str, *, opcode_name: str = "") -> Shaped:
     rows = opcode.operands[: max((c for c in opcode.counts if c <= len(opcode.operands)), default=len(opcode.operands))]
     for number, row in enumerate(rows):
         role = "def" if number < opcode.definitions else "use"
-        cls_name = row.classes[target.mode] if len(row.classes) > 1 else row.classes[0]
+        cls_name = row.classes[target.mode]
         early = frozenset({"early-clobber"} if row.early_clobber else ())
         if cls_name == "-":
             raise Skipped("the mode has no such operand")
@@ -263,7 +263,7 @@ def _assembled(
     for number, op in enumerate(ops):
         if op.cls is not None:
             table = opcode.operands[number].classes
-            row = data.register_class(table[target.mode] if len(table) > 1 else table[0])
+            row = data.register_class(table[target.mode])
             more = [row] if row is not None and row is not op.cls else []
             for found in (spare, free):
                 chosen = registers.new(op.cls, *more)
