@@ -13,7 +13,7 @@ from typing import Any
 
 from smt_verifier.prove import forms as diagnosis
 from verilocc_mlir.problem import schema as problem
-from verilocc_mlir.results.documents import allocate, audit, batch, compile, cost, gate, why
+from verilocc_mlir.results.documents import allocate, audit, batch, compile, cost, gate, measure, why
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _DOCUMENTS = "verilocc_mlir/results/documents"
@@ -24,6 +24,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     f"{_DOCUMENTS}/batch.schema.json": batch.schema,
     f"{_DOCUMENTS}/cost.schema.json": cost.schema,
     f"{_DOCUMENTS}/gate.schema.json": gate.schema,
+    f"{_DOCUMENTS}/measure.schema.json": measure.schema,
     f"{_DOCUMENTS}/why.schema.json": why.schema,
     "verilocc_mlir/problem/allocation.schema.json": problem.json_schema,
     "smt_verifier/prove/diagnosis.schema.json": diagnosis.schema,

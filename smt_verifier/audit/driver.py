@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
-from smt_verifier.audit.search import search_proof
-from smt_verifier.certificate.verdict import certify_texts
+from smt_verifier.audit.search import moves_between, search_proof
+from smt_verifier.certificate.verdict import Certification, certify_texts
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
@@ -64,9 +64,16 @@ def audit_function(
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
 
-    A proof needs two things that know nothing of each other: a search that finds no fault and has all its goals decided
-    by the solver, and a certificate that every checker at hand accepts. For the rest see ``audit``.
+    A proof needs two that know nothing of each other. These are the two checkers of one certificate, where both are at
+    hand. Where there is one only, or ``solver`` is not the default one, they are the checkers at hand and a search that
+    finds no fault and has all its goals decided by the solver. For the rest see ``audit``.
     """
+    certification = certify_texts(
+        _alone(file, pre, pre), _alone(file, pre, post), pre.name, target.name, saved_later=saved_later
+    )
+    if certification.accepted and len(certification.answers) > 1 and solver in (None, default_solver()):
+        proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
+        return _with_certificate(proved, certification)
     try:
         searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
     except UnsupportedError as error:
@@ -75,34 +82,25 @@ def audit_function(
         return _single(pre.name, Outcome.INVALID, "header", str(error))
     if searched.outcome is not Outcome.PROVED:
         return searched
-    return _certified(searched, file, pre, post, target, saved_later=saved_later)
-
-
-def _certified(
-    searched: FunctionAudit,
-    file: MirFile,
-    pre: MachineFunction,
-    post: MachineFunction,
-    target: Target,
-    *,
-    saved_later: bool,
-) -> FunctionAudit:
-    """What was proved, if the checkers accept a certificate for it too; else undecided."""
-    before, after = (_alone(file, pre, function) for function in (pre, post))
-    certification = certify_texts(before, after, pre.name, target.name, saved_later=saved_later)
-    answers = certification.answers
-    agreed = replace(
-        searched,
-        checkers=tuple(a.checker for a in answers if a.accepted),
-        operands=max(a.operands for a in answers),
-        certificate=certification.text,
-    )
+    agreed = _with_certificate(searched, certification)
     if certification.accepted:
         return agreed
-    why = "; ".join(str(a) for a in answers if not a.accepted)
+    why = "; ".join(str(a) for a in certification.answers if not a.accepted)
     message = f"proved by the search, but no certificate of it is accepted: {why}"
-    finding = Finding("certificate", Outcome.UNKNOWN, message)
-    return replace(agreed, outcome=Outcome.UNKNOWN, findings=(finding,))
+    return replace(agreed, outcome=Outcome.UNKNOWN, findings=(Finding("certificate", Outcome.UNKNOWN, message),))
+
+
+def _with_certificate(searched: FunctionAudit, certification: Certification) -> FunctionAudit:
+    """A verdict with what the checkers at hand say."""
+    answers = certification.answers
+    operands, claims = (max(getattr(a, name) for a in answers) for name in ("operands", "claims"))
+    return replace(
+        searched,
+        obligations=searched.obligations + operands + claims,
+        checkers=tuple(a.checker for a in answers if a.accepted),
+        operands=operands,
+        certificate=certification.text,
+    )
 
 
 def _alone(file: MirFile, pre: MachineFunction, function: MachineFunction) -> str:

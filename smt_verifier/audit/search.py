@@ -258,17 +258,22 @@ def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules)
 
 
 def _moves(product: Product) -> MoveCounts:
+    rematerialised = [
+        s for steps in product.steps for s in steps if s.pre is None and s.post is not None and not acts_alone(s.post)
+    ]
+    return moves_between(product.pre, product.post, len(rematerialised))
+
+
+def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: int) -> MoveCounts:
+    """The copies and spill code of both sides; ``rematerialised``: instructions that only the post-RA side has."""
     count: Counter[str] = Counter()
-    for block in product.pre.blocks:
+    for block in pre.blocks:
         count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
-    for block in product.post.blocks:
+    for block in post.blocks:
         for instruction in block.instructions:
             kind = spill(instruction.opcode)
             if instruction.opcode == "COPY":
                 count["after"] += 1
             elif kind is not None:
                 count["saves" if kind[2] else "reloads"] += 1
-    rematerialised = [
-        s for steps in product.steps for s in steps if s.pre is None and s.post is not None and not acts_alone(s.post)
-    ]
-    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], len(rematerialised))
+    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], rematerialised)

@@ -17,7 +17,10 @@ SECOND = "rust"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one checker says: how many operands it compared, or the rule that is broken, in words and where."""
+    """What one checker says: how many operands it compared, or the rule that is broken, in words and where.
+
+    ``claims``: how many claims it showed, where it says so.
+    """
 
     checker: str
     accepted: bool
@@ -25,6 +28,7 @@ class Answer:
     rule: str = ""
     message: str = ""
     where: str = ""
+    claims: int = 0
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
@@ -37,6 +41,11 @@ class Certification:
 
     text: str
     answers: tuple[Answer, ...]
+
+    @property
+    def repeats(self) -> int:
+        """How many instructions the text after allocation makes anew."""
+        return self.text.count("\nrepeat ")
 
     @property
     def accepted(self) -> bool:
@@ -64,7 +73,8 @@ def certify_texts(
     text = write_certificate(certified.certificate, both.before.grain)
     if certified.refused is not None or certified.accepted is None:
         return Certification(text, (_refused(certified.refused),))
-    first = Answer(FIRST, accepted=True, operands=certified.accepted.operands)
+    counts = certified.accepted
+    first = Answer(FIRST, accepted=True, operands=counts.operands, claims=counts.claims)
     second = second_checker(before, after, text, processor, function, saved_later=saved_later)
     return Certification(text, (first,) if second is None else (first, Answer(SECOND, *second)))
 

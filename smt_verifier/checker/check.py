@@ -46,9 +46,10 @@ from smt_verifier.checker.wellformed import well_formed
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Operands of the text after allocation, each compared once."""
+    """How many operands of the text after allocation were compared, each once, and how many claims were shown."""
 
     operands: int
+    claims: int
 
 
 def check(before: str, after: str, certificate: str, processor: str, *, saved_later: bool = False) -> Accepted:
@@ -224,7 +225,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         raise Refused("certificate", "something is claimed of the function's entry")
     both.originals = originals_of(both, [original for block in blocks for original in block.repeats.values()])
     both.forms.compared = 0
-    expected = 0
+    expected = claims = 0
     for number, block in enumerate(blocks):
         if number and block.entry is None:
             continue
@@ -239,9 +240,10 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             if claimed is None:
                 raise Refused("relation", f"nothing is claimed of block {successor}", f"block {number}")
             leave(both, number, successor, state, claimed)
+            claims += sum(len(c.pairs) for c in (claimed.scalars, *(cls.claims for cls in claimed.classes)))
     if both.forms.compared != expected:
         raise Refused("operands", f"{both.forms.compared} of {expected} operands were compared")
-    return Accepted(expected)
+    return Accepted(expected, claims)
 
 
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")

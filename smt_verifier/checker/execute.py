@@ -59,7 +59,8 @@ class Execution(Effects):
             early = frozenset[int]() if operand in pair.tied else pair.early
             readers = self._selected(a, opcode, operand, reads)
             for name, place in zip(use.names, use.places, strict=True):
-                self.read(name, place, readers, b, undef=use.undef, early=place in early)
+                overwritten = place in early and (name, place) not in pair.own
+                self.read(name, place, readers, b, undef=use.undef, early=overwritten)
         if not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
@@ -250,8 +251,6 @@ class Execution(Effects):
         if not opcode.value("blend"):
             return classes
         inside, outside, mask = (a.definitions + number for number in opcode.numbers("blend"))
-        if "undef" in a.operands[mask].flags:
-            raise Refused("not-followed", f"{a.opcode} with a mask that is undefined", f"line {a.line} before")
         source = self._masks.source(a.operands[mask], a)
         unread = {inside: False, outside: True}.get(operand)
         return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]

@@ -63,13 +63,16 @@ class Pair:
     Attributes:
         uses: by the number of the operand.
         spoiled: places that Q alone defines, implicitly.
-        early: places that Q writes before it has read everything, and the numbers of the uses that may be there.
+        early: places that Q writes before it has read everything.
+        own: if there are some, names and places that are written together: P overwrites those that it reads itself.
+        tied: numbers of the uses that are tied to a result.
     """
 
     uses: dict[int, Use] = field(default_factory=dict[int, Use])
     definitions: list[Definition] = field(default_factory=list[Definition])
     spoiled: tuple[int, ...] = ()
     early: frozenset[int] = frozenset()
+    own: frozenset[tuple[int, int]] = frozenset()
     tied: frozenset[int] = frozenset()
     high: High = field(default_factory=High)
 
@@ -143,6 +146,8 @@ class Forms:
         pair.spoiled = tuple(k for y in b.operands[len(a.operands) :] for k in self._added(y, a, b))
         pair.tied = self._ties(a, b, of_a, of_b)
         pair.early = self._early(b, of_b)
+        if pair.early:
+            pair.own = frozenset(row for d in pair.definitions for row in zip(d.names, d.places, strict=True))
         self._overlap(b, of_b)
         self._matrix_file(b, of_b)
         if "asm" in of_b.traits:
@@ -250,8 +255,10 @@ class Forms:
         if len(names) != len(places):
             raise Refused("width", f"{x.text} and {y.text} differ in width")
         if not x.is_def:
-            if names and "undef" not in x.flags:
-                pair.uses[number] = Use(names, places, "undef" in y.flags)
+            blend = self.opcode(a).numbers("blend")
+            selects = bool(blend) and number == a.definitions + blend[2]  # Read even if it is said to be undefined.
+            if names and (selects or "undef" not in x.flags):
+                pair.uses[number] = Use(names, places, not selects and "undef" in y.flags)
             return
         rests = [
             tuple(k for k in lanes.all_lanes(o.vreg) if k not in keys) if o.vreg >= 0 and "undef" in o.flags else ()

@@ -100,6 +100,6 @@ def test_what_cannot_be_read_has_no_standing_and_says_why() -> None:
 
 
 def test_policies_by_name() -> None:
-    assert [member(Replace, word, "replace") for word in ("always", "better", "never")] == list(Replace)
-    with pytest.raises(InputError, match="replace=often is not always, better or never"):
+    assert [member(Replace, word, "replace") for word in ("always", "better", "measured", "never")] == list(Replace)
+    with pytest.raises(InputError, match="replace=often is not always, better, measured or never"):
         member(Replace, "often", "replace")

@@ -55,6 +55,7 @@ from verilocc_mlir.toolchain.find import find_toolchain
 pytestmark = pytest.mark.usefixtures("machine_verifier")
 _VALUES: dict[str, str] = {
     "effort": "best",
+    "plan": "no-clusters",
     "plans": "4",
     "plan_model": "",  # a link to the one in the package: below
     "allocator": "exact",
@@ -327,6 +328,7 @@ def _llc_commands(seen: _Seen) -> list[list[str]]:
 
 EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "effort": lambda seen, _: set(seen.efforts) == {Effort.BEST},
+    "plan": lambda seen, _: any("-misched-cluster=0" in command for command in _llc_commands(seen)),
     "plans": lambda seen, _: {settings.plans for settings in seen.stated} == {4},
     "plan_model": lambda seen, _: {str(settings.plan_model) for settings in seen.stated} == {_VALUES["plan_model"]},
     "allocator": lambda _, allocators: allocators == {"exact"},
@@ -368,6 +370,7 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     if name in ("plans", "plan_model"):
         pytest.importorskip("safetensors")
         beside["effort"] = "learned"
+    if name in ("plan", "plans", "plan_model"):
         # No plan is asked for where a unit binds a kernel that spills nothing.
         kernel, cpu = (REPOSITORY / "examples" / "kernels" / "attn_d64.gfx1201.opt.ll").read_text(), "gfx1201"
     if name in ("model_samples", "allocator_seconds"):

@@ -345,6 +345,7 @@ CHANGED = Settings(
     allocator_seconds=1.0,
     model_samples=3,
     effort=Effort.BEST,
+    plan="packed",
     plans=2,
     plan_model=Path("plans"),
     emit=Emit.OBJ,

@@ -120,6 +120,9 @@ ARROWS = [
     ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),
     ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.problem.model", "cost is a model of text"),
     ("verilocc_mlir/toolchain/run.py", "import verilocc_mlir.target.targets", "tools know files"),
+    ("verilocc_mlir/measure/runner.py", "import verilocc_mlir.cost.model", "a measurement knows codes"),
+    ("verilocc_mlir/measure/statistics.py", "import verilocc_mlir.pipeline.settings", "a measurement knows codes"),
+    ("verilocc_mlir/pipeline/settings.py", "import verilocc_mlir.measure.runner", LAYERS),
     ("verilocc_mlir/store.py", "import verilocc_mlir.mir.model", "store and files keep bytes"),
     (
         "verilocc_mlir/remote/client.py",

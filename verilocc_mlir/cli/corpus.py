@@ -279,6 +279,25 @@ def facts_command(directory: Path, out: Path, jobs: int, store_path: Path | None
     return ExitCode.PROVED
 
 
+@corpus_command.command("measured", cls=Command, context_settings=HELP)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--journal", "journals", multiple=True, required=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="What verilocc measure --ir wrote, with plans for names.",
+)  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The new data set.")
+def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> int:
+    """Write the kernels of a set of verilocc corpus plans that were measured, with labels by the clock.
+
+    verilocc adapt --plans learns from them.
+    """
+    from verilocc_model.plans.measured import measured_labels
+
+    made = measured_labels(directory, journals, out)
+    click.echo(f"{out}: {made.labels} labels by the clock, of {made.kernels} kernels")
+    return ExitCode.PROVED
+
+
 @corpus_command.command("show", cls=Command, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")

@@ -32,10 +32,11 @@ _OPTIONS = (
     click.option(
         "--replace",
         "replace",
-        type=click.Choice(["always", "better", "never"]),
+        type=click.Choice(["always", "better", "measured", "never"]),
         default="better",
         show_default=True,
-        help="Which of IREE's kernels ours replace; better: where ours is no worse by the model.",
+        help="Which of IREE's kernels ours replace; better: where ours is no worse by the model; measured: where it is "
+        "not slower, by the journal $VERILOCC_MEASURED or on the GPU that is here.",
     ),
     click.option(
         "--cache",

@@ -42,6 +42,7 @@ _COMMANDS = {
     "recheck": "recheck",
     "cost": "cost",
     "compare": "cost",
+    "measure": "measure",
     "gate": "gate",
     "why": "why",
     "serve": "serve",

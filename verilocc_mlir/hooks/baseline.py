@@ -28,6 +28,8 @@ class Replace(Enum):
 
     ALWAYS = "always"
     BETTER = "better"
+    MEASURED = "measured"
+    """Where it was not measured slower (``hooks/measured.py``); as ``BETTER`` where nothing was measured."""
     NEVER = "never"
 
 

@@ -25,6 +25,7 @@ from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Repl
 from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_measured import MeasuredKernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
 from verilocc_mlir.hooks.vmfb import accounted
@@ -72,6 +73,7 @@ class _Run:
     shown_as: str
     flags: tuple[str, ...]
     directory: Path
+    measured: MeasuredKernels | None = None
     iree_seconds: float = 0.0
 
     def iree_compile(self, source: Path, output: Path, flags: Sequence[str], stage: str) -> None:
@@ -101,8 +103,8 @@ def compile_mlir(
         flags: further flags of iree-compile, for example ``--iree-input-type=torch``.
         settings: how each kernel is allocated and proved; processor, features, level and form come from IREE.
         jobs: kernels at once; 0 for one a core.
-        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse) or
-            ``"never"``.
+        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse),
+            ``"measured"`` (where it was not measured slower) or ``"never"``.
         cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         name: what messages call the source.
         options: of ``pipeline.options``, by name: they go before ``settings``.
@@ -130,8 +132,11 @@ def compile_mlir(
         shown_as = name or (str(source) if isinstance(source, Path) else "module")
         base = ("--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags)
         run = _Run(iree, kernels, policy, path, shown_as, base, directory)
+        if policy is Replace.MEASURED:
+            run.measured = MeasuredKernels(iree, base, directory, progress)
         modules = KeptModules(kernels, iree, policy)
-        key = modules.key(path.read_bytes(), base)
+        # What is measured changes, so that no module of it is kept.
+        key = "" if run.measured else modules.key(path.read_bytes(), base)
         compiled = modules.get(key)
         if compiled is not None:
             progress(f"{shown_as}: known, with its {len(compiled[1])} kernels")
@@ -172,7 +177,8 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     dump, first = run.directory / "dump", run.directory / "first.vmfb"
     configured = run.directory / "configured.mlir"
     progress(f"iree-compile {run.shown_as}")
-    run.iree_compile(run.source, configured, CONFIGURED, "configured")
+    benchmarks = run.measured.dump_flags if run.measured else ()
+    run.iree_compile(run.source, configured, [*CONFIGURED, *benchmarks], "configured")
     run.iree_compile(configured, first, [*FROM_CONFIGURED, *dump_flags(dump)], "dump")
     dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
@@ -240,6 +246,11 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     code = None if ours is None else Code(ours, result.assembly)
     comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
     declined = _declined(comparison, run.replace) if ours is not None else ""
+    measured = ""
+    if ours is not None and run.measured is not None:
+        found = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
+        if found is not None:
+            measured, declined = found.said, f"ours is proved, and {found.declined}" if found.declined else ""
     return IreeKernel(
         executable=dispatch.executable,
         proved=ours is not None and not declined,
@@ -251,6 +262,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         after=result.after,
         comparison=comparison,
         declined=bool(declined),
+        measured=measured,
         keyed=result.keyed,
         source=source,
     )
@@ -260,7 +272,7 @@ def _declined(comparison: Comparison, policy: Replace) -> str:
     """Why ours is not taken although it is proved; ``""`` where it is."""
     if policy is Replace.NEVER:
         return "ours is proved, and replace=never"
-    if policy is Replace.BETTER and comparison.worse:
+    if policy in (Replace.BETTER, Replace.MEASURED) and comparison.worse:
         return f"ours is proved, and worse by the model: {comparison.worse}"
     return ""
 

@@ -18,7 +18,7 @@ from verilocc_mlir.hooks.kernels import KernelSource
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 """Version of the JSON form; raised whenever it changes."""
 
 _DIGITS = 4
@@ -67,6 +67,7 @@ class IreeKernel:
         after: machine IR after the last phase; likewise.
         comparison: ours beside IREE's own, by the model.
         declined: ours is proved, and IREE's stays, because ``replace`` says so.
+        measured: what was measured of ours beside IREE's, and decided; ``""`` where nothing was.
         keyed: the store may keep it.
         source: its LLVM IR and how it was compiled; None where there is none.
     """
@@ -81,6 +82,7 @@ class IreeKernel:
     after: str
     comparison: Comparison = _NOT_COMPARED
     declined: bool = False
+    measured: str = ""
     keyed: bool = True
     source: KernelSource | None = field(default=None, repr=False, compare=False)
 
@@ -206,6 +208,7 @@ def _kernel(kernel: IreeKernel) -> dict[str, Any]:
         },
         "iree": {name: _registers(entry) for name, entry in own.items()},
         "modelled": kernel.comparison.to_data(),
+        "measured": kernel.measured or None,
         "report": _report(kernel),
     }
 

@@ -116,8 +116,8 @@ def compile(
         flags: further flags of iree-compile.
         settings: how each kernel is allocated and proved.
         jobs: kernels at once; 0 for one a core.
-        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the model)
-            or ``"never"``.
+        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
+            model), ``"measured"`` (where it was not measured slower) or ``"never"``.
         cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.candidates import Candidate
@@ -232,6 +232,10 @@ class _Compilation:
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy
         kept = self._kept(given, reference, greedy, llvm) if self.allocators else None
+        if kept is None and settings.plan:
+            raise UnsupportedError(
+                f"of the plan {settings.plan} nothing is proved", where=self.path, hint="leave --plan out"
+            )
         if kept is None and self.promises.kept:
             raise BrokenPromiseError("not all is proved with masks that say more")
         if kept is None:

@@ -18,6 +18,10 @@ from verilocc_mlir.errors import InputError
 class JsonLines:
     """Such a file.
 
+    Attributes:
+        records: what is in it.
+        unread: lines that do not count.
+
     Raises:
         InputError: it cannot be opened, or another run has it.
     """
@@ -38,12 +42,7 @@ class JsonLines:
         self._stream.seek(0)
         data = self._stream.read()
         self._cut = bool(data) and not data.endswith(b"\n")
-        self.records: list[dict[str, Any]] = []
-        for line in data.splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if isinstance(record, dict):
-                    self.records.append(cast("dict[str, Any]", record))
+        self.records, self.unread = records_in(data)
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a line; the disk has it when this returns.
@@ -64,3 +63,15 @@ class JsonLines:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def records_in(data: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The objects in lines of JSON, and how many other lines there are."""
+    records: list[dict[str, Any]] = []
+    lines = [line for line in data.splitlines() if line.strip()]
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                records.append(cast("dict[str, Any]", record))
+    return records, len(lines) - len(records)

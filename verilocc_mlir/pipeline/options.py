@@ -147,6 +147,7 @@ _CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
 
 OPTIONS = (
     Option("effort", Kind.EFFORT, "How many allocations are tried.", "effort"),
+    Option("plan", Kind.TEXT, "Try this plan alone, e.g. max-ilp, or 'max-ilp + beside'.", "plan", "WORDS"),
     Option("plans", Kind.COUNT, "With learned: how many of its plans are tried. [default: 1]", "plans", "N"),
     Option("plan_model", Kind.PATH, "With learned: its model. [default: the installed one]", "plan_model", "DIR"),
     Option(

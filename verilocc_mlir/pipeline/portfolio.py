@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
-from verilocc_mlir.errors import ToolchainError, VeriloccError
+from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
@@ -116,6 +116,9 @@ class Portfolio:
 
     def _fill(self) -> None:
         settings, ours = self.given.settings, Candidate(DEFAULT, OURS)
+        if settings.plan:
+            self._add_only(settings.plan)
+            return
         first = Candidate(self._first_plan(), OURS)
         if not self._add(first) and first != ours:
             first = ours
@@ -145,6 +148,24 @@ class Portfolio:
             self._add(ours)
         if settings.effort is Effort.BEST:
             self._add_searched()
+
+    def _add_only(self, words: str) -> None:
+        """The one answer that is asked for.
+
+        Raises:
+            InputError: it is none. UnsupportedError: it comes to nothing for this input.
+        """
+        from verilocc_mlir.pipeline.answers import Answer
+
+        given, candidate = self.given, Answer.parse(words).candidate
+        if candidate.plan != DEFAULT and candidate.plan not in given.plans((candidate.plan,)):
+            reason = "LLVM does not have it for this input, or the input has decided it"
+        elif self._add(candidate):
+            return
+        else:
+            alike = "what is allocated is the same as without it, or our allocators have nothing"
+            reason = self._failures.get(candidate) or alike
+        raise UnsupportedError(f"the plan {words} comes to nothing: {reason}", where=given.path)
 
     def _first_plan(self) -> Plan:
         """The default plan, or the one whose text needs fewer registers where LLVM spills vector registers."""
@@ -251,7 +272,7 @@ class Portfolio:
 
     @property
     def _llvm_is_wanted(self) -> bool:
-        return self.given.settings.fallback
+        return self.given.settings.fallback and not self.given.settings.plan
 
     def _add(self, candidate: Candidate) -> bool:
         """Cost a candidate; False if it was tried already, came to nothing, or is what another one is."""

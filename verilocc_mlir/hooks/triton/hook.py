@@ -14,6 +14,7 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
+from verilocc_mlir.hooks.measured import MeasuredCodes
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
@@ -62,7 +63,9 @@ class Hook:
         self.targets = targets
         self.knobs = knobs
         self.before: Any = knobs.runtime.add_stages_inspection_hook
-        self._key = cache_key(settings, choose_tools(settings.toolchain, settings.llvm), targets, policy)
+        self.measured = MeasuredCodes.of_environment() if policy is Replace.MEASURED else None
+        key = cache_key(settings, choose_tools(settings.toolchain, settings.llvm), targets, policy)
+        self._key = f"{key}; measured {self.measured.digest}" if self.measured else key
         self._hash = hashlib.sha256(self._key.encode()).hexdigest()
 
     def __call__(
@@ -85,7 +88,9 @@ class Hook:
             self.before(backend, stages, options, language, capability)
         if not only_timed and self._handles(backend, stages, options):
             their_stages = Theirs(stages["amdgcn"], stages["hsaco"])
-            our_stages = KernelStages(self.settings, self.policy, self.knobs, backend, options, their_stages)
+            our_stages = KernelStages(
+                self.settings, self.policy, self.knobs, backend, options, their_stages, self.measured
+            )
             stages["amdgcn"] = our_stages.amdgcn
             stages["hsaco"] = our_stages.hsaco
         return None
@@ -112,7 +117,8 @@ def install(
         target: ``"gfx942"``, or several; None for every AMD GPU. Kernels for others are left alone.
         settings: how kernels are allocated and proved; target, flags and form of the result come from Triton.
         replace: which of Triton's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
-            model) or ``"never"``.
+            model), ``"measured"`` (where the journal of ``$VERILOCC_MEASURED`` does not say that it is slower) or
+            ``"never"``.
         autotune: whose code Triton's autotuner times: ``"theirs"``, Triton's own, and only the configuration that is
             chosen is allocated and proved; or ``"ours"``, for each.
         options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
@@ -145,6 +151,11 @@ def uninstall() -> None:
 
 def installed() -> bool:
     return _active is not None
+
+
+def times_ours() -> bool:
+    """Whether it is installed, and an autotuner times our code."""
+    return _active is not None and _active.autotune is Autotune.OURS
 
 
 def install_from_environment(env: Mapping[str, str] = os.environ) -> bool:

@@ -14,8 +14,10 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
+from verilocc_mlir.hooks.measured import MeasuredCodes
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
+from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
@@ -44,7 +46,14 @@ class KernelStages:
     """``amdgcn`` and ``hsaco`` of one compilation; each falls back to the stage of Triton that it replaces."""
 
     def __init__(
-        self, settings: Settings, policy: Replace, knobs: Any, backend: Any, options: Any, theirs: Theirs
+        self,
+        settings: Settings,
+        policy: Replace,
+        knobs: Any,
+        backend: Any,
+        options: Any,
+        theirs: Theirs,
+        measured: MeasuredCodes | None = None,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -52,6 +61,7 @@ class KernelStages:
         self._backend = backend
         self._options = options
         self._theirs = theirs
+        self._measured = measured
         self._ours: Code | None = None
 
     def amdgcn(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
@@ -59,7 +69,7 @@ class KernelStages:
         names = kernel_names(src) if isinstance(src, str) else []
         record, self._ours = self._compile(src, names, str(metadata.get("hash", "")))
         own: Any = None
-        if self._ours is not None and self._policy is not Replace.ALWAYS:
+        if self._ours is not None and self._policy is not Replace.ALWAYS and not plan_in(src):
             record, own = self._compared(record, src, metadata, self._ours)
         logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
         add_record(record)
@@ -91,7 +101,12 @@ class KernelStages:
         theirs = Code(self._theirs.hsaco(own, dict(their_metadata)), own)
         comparison = compare_code(ours, theirs, record.target, self._settings)
         record = replace(record, comparison=comparison)
-        declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
+        measured = self._measured.decide(ours.code_object, theirs.code_object) if self._measured else None
+        declined = measured.declined if measured else comparison.worse
+        if measured:
+            record = replace(record, notes=(*record.notes, measured.said))
+        if self._policy is Replace.NEVER:
+            declined = "replace=never"
         if not declined:
             return record, None
         self._ours = None
@@ -116,10 +131,14 @@ class KernelStages:
             return replace(record, reason=f"{type(error).__name__}: {error}"), None
 
     def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, Code | None]:
+        plan = plan_in(src) or self._settings.plan
+        if plan == THEIRS:
+            raise PassThrough("its configuration asks for Triton's own code")
         triton_options = wanted(self._backend, self._options, self._knobs)
         settings = replace(
             self._settings,
             cpu=triton_options.target,
+            plan=plan,
             emit=Emit.HSACO,
             also=(Emit.ASM,),
             llc_options=triton_options.llc_options,

@@ -1,0 +1,24 @@
+//! The second checker of certificates, written from `docs/trust/spec.md` alone.
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod certificate;
+mod check;
+mod context;
+mod cursor;
+mod entry;
+mod forms;
+pub mod header;
+pub mod lanes;
+pub mod limits;
+mod masks;
+pub mod model;
+pub mod module;
+mod moves;
+mod operands;
+mod state;
+pub mod tables;
+pub mod text;
+mod threads;
+pub mod wellformed;
+mod yaml;

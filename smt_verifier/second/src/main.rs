@@ -1,0 +1,54 @@
+//! `verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME]`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use verilocc_check::audit::{audit, NOT_FOLLOWED, USAGE};
+
+const USE: &str = "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME]";
+const REFUSED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+const UNFOLLOWED: u8 = 3;
+
+fn main() -> ExitCode {
+    let (mut files, mut cpu, mut function) = (Vec::new(), None, None);
+    for argument in std::env::args().skip(1) {
+        if let Some(name) = argument.strip_prefix("--mcpu=") {
+            cpu = Some(name.to_string());
+        } else if let Some(name) = argument.strip_prefix("--function=") {
+            function = Some(name.to_string());
+        } else if argument == "--help" {
+            println!("{USE}\nexit codes: 0 accepted, 1 refused, 2 bad input or usage, 3 not followed");
+            return ExitCode::SUCCESS;
+        } else if argument.starts_with('-') {
+            return fail(&format!("unknown option `{argument}`; {USE}"));
+        } else {
+            files.push(argument);
+        }
+    }
+    let ([before, after, certificate], Some(cpu)) = (files.as_slice(), cpu) else { return fail(USE) };
+    let mut texts = Vec::new();
+    for path in [before, after, certificate] {
+        match std::fs::read_to_string(path) {
+            Ok(text) => texts.push(text),
+            Err(error) => return fail(&format!("{path}: {error}")),
+        }
+    }
+    let [before, after, certificate] = texts.as_slice() else { return fail(USE) };
+    match audit(before, after, certificate, &cpu, function.as_deref()) {
+        Ok(compared) => {
+            println!("accepted: {compared} operands compared");
+            ExitCode::SUCCESS
+        }
+        Err(error) if error.rule == USAGE => fail(&error.message),
+        Err(error) => {
+            println!("refused: {error}");
+            ExitCode::from(if error.rule == NOT_FOLLOWED { UNFOLLOWED } else { REFUSED })
+        }
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("verilocc-check: {message}");
+    ExitCode::from(BAD_INPUT)
+}

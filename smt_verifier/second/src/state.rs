@@ -1,0 +1,122 @@
+//! What places hold (spec 4): one part for scalars and one for each class of threads.
+
+use std::rc::Rc;
+
+use crate::lanes::{Lane, Map, Set};
+
+/// Names of one place, or places of one name.
+const MOST: usize = 4096;
+
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    holds: Map<Lane, Vec<Lane>>,
+    /// The places that hold a name: `holds` the other way round.
+    places: Map<Lane, Vec<Lane>>,
+    undefined: Set<Lane>,
+    doubtful: Set<Lane>,
+}
+
+/// One part of the state. A clone is cheap until it is changed.
+#[derive(Clone, Debug, Default)]
+pub struct Part(Rc<Facts>);
+
+/// What is known of one name before it is copied.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub places: Vec<Lane>,
+    pub undefined: bool,
+    pub doubtful: bool,
+}
+
+impl Part {
+    pub fn holds(&self, place: Lane) -> &[Lane] {
+        self.0.holds.get(&place).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn places(&self, name: Lane) -> &[Lane] {
+        self.0.places.get(&name).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn is_undefined(&self, name: Lane) -> bool {
+        self.0.undefined.contains(&name)
+    }
+
+    pub fn is_doubtful(&self, name: Lane) -> bool {
+        self.0.doubtful.contains(&name)
+    }
+
+    pub fn known(&self, name: Lane) -> Known {
+        Known {
+            places: self.places(name).to_vec(),
+            undefined: self.is_undefined(name),
+            doubtful: self.is_doubtful(name),
+        }
+    }
+
+    /// All places that hold something.
+    pub fn all_places(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.0.holds.keys().copied()
+    }
+
+    /// All names of which something is known.
+    pub fn all_names(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.0.places.keys().chain(self.0.doubtful.iter()).copied()
+    }
+
+    /// The place holds the name too. What is beyond any real text is not remembered, so that time is bounded.
+    pub fn add(&mut self, place: Lane, name: Lane) {
+        if self.holds(place).len() >= MOST || self.places(name).len() >= MOST || self.holds(place).contains(&name) {
+            return;
+        }
+        let facts = Rc::make_mut(&mut self.0);
+        facts.holds.entry(place).or_default().push(name);
+        facts.places.entry(name).or_default().push(place);
+    }
+
+    /// The place holds exactly these names.
+    pub fn write(&mut self, place: Lane, names: &[Lane]) {
+        if names.is_empty() && !self.0.holds.contains_key(&place) {
+            return;
+        }
+        let facts = Rc::make_mut(&mut self.0);
+        for name in facts.holds.remove(&place).unwrap_or_default() {
+            drop_from(&mut facts.places, name, place);
+        }
+        for name in names {
+            self.add(place, *name);
+        }
+    }
+
+    /// No place holds the name, and it is neither undefined nor doubtful.
+    pub fn forget(&mut self, name: Lane) {
+        if !self.0.places.contains_key(&name) && !self.is_doubtful(name) {
+            return;
+        }
+        let facts = Rc::make_mut(&mut self.0);
+        for place in facts.places.remove(&name).unwrap_or_default() {
+            drop_from(&mut facts.holds, place, name);
+        }
+        facts.undefined.remove(&name);
+        facts.doubtful.remove(&name);
+    }
+
+    pub fn set_undefined(&mut self, name: Lane) {
+        let facts = Rc::make_mut(&mut self.0);
+        facts.undefined.insert(name);
+        facts.doubtful.insert(name);
+    }
+
+    pub fn set_doubtful(&mut self, name: Lane) {
+        Rc::make_mut(&mut self.0).doubtful.insert(name);
+    }
+}
+
+/// Take one value out of the list of a key; an empty list is no entry.
+fn drop_from(lists: &mut Map<Lane, Vec<Lane>>, key: Lane, value: Lane) {
+    if let Some(list) = lists.get_mut(&key) {
+        list.retain(|other| *other != value);
+        if list.is_empty() {
+            lists.remove(&key);
+        }
+    }
+}

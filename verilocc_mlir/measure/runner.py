@@ -1,0 +1,179 @@
+"""Turns: base and candidate are compared bit for bit, and then timed side by side, round after round."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.measure.device import Device, Loaded, Subject
+from verilocc_mlir.measure.statistics import compare
+from verilocc_mlir.results.measure import (
+    MEASURE_VERSION,
+    Clocks,
+    MeasuredKernel,
+    Measurement,
+    Round,
+    Sameness,
+    Verdict,
+)
+from verilocc_mlir.version import __version__
+
+Progress = Callable[[str], None]
+_SAY_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How much is run, and what counts as a difference.
+
+    Attributes:
+        rounds: in each both are timed; the more, the narrower the interval. 6 are the least that 0.95 needs.
+        runs: of each in a round; the round takes their median.
+        warm_up: runs of each before the first round, which are not counted.
+        confidence: of intervals.
+        tie: a ratio as near to 1 as this is no difference.
+        compared: whether results are compared first.
+    """
+
+    rounds: int = 12
+    runs: int = 5
+    warm_up: int = 3
+    confidence: float = 0.95
+    tie: float = 0.01
+    compared: bool = True
+
+
+def measure(
+    device: Device,
+    base: Subject,
+    candidate: Subject,
+    turns: Turns,
+    *,
+    ir: str = "",
+    progress: Progress = lambda _: None,
+) -> Measurement:
+    """Run both on one device.
+
+    Where the results differ, nothing is timed: a code that computes something else is not faster.
+
+    Args:
+        ir: SHA-256 of the kernel's LLVM IR, if it is known.
+
+    Raises:
+        InputError: they are not codes of one kernel. VeriloccError: the device fails.
+    """
+    kernel = _one_kernel(device, base, candidate, ir)
+    work = device.work(base)
+    rounds: list[Round] = []
+    sameness, why = Sameness.NOT_COMPARED, "it was not asked for"
+    with closing(device.load(base)) as first, closing(device.load(candidate)) as second:
+        before = after = device.clocks()
+        if turns.compared:
+            sameness, why = same_results(first, second)
+        if sameness is not Sameness.DIFFERENT:
+            rounds, before, after = _take_turns(device, first, second, turns, progress)
+    found = compare(rounds, confidence=turns.confidence, tie=turns.tie) if rounds else None
+    if found is None and sameness is not Sameness.DIFFERENT:
+        raise InputError(f"{base.name} and {candidate.name} have no time in common", hint="take others")
+    return Measurement(
+        asked=asked(device, base, candidate, turns, ir=ir),
+        at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        tool=__version__,
+        kernel=kernel,
+        base=base.code,
+        candidate=candidate.code,
+        device=device.about,
+        work=work.sha256,
+        workload=work.words,
+        before=before,
+        after=after,
+        sameness=sameness,
+        why=why,
+        rounds=tuple(rounds),
+        base_ms=found.base if found else None,
+        candidate_ms=found.candidate if found else None,
+        ratio=found.ratio if found else None,
+        tie=turns.tie,
+        verdict=found.verdict if found else Verdict.DIFFERENT,
+    )
+
+
+def asked(device: Device, base: Subject, candidate: Subject, turns: Turns, *, ir: str = "") -> str:
+    """SHA-256 of all that a measurement depends on but the device's state: the key of its line in a journal."""
+    question = {
+        "version": MEASURE_VERSION,
+        "kernel": asdict(_one_kernel(device, base, candidate, ir)),
+        "base": base.code.sha256,
+        "candidate": candidate.code.sha256,
+        "device": asdict(device.about),
+        "work": device.work(base).sha256,
+        "turns": asdict(turns),
+    }
+    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+
+
+def same_results(base: Loaded, candidate: Loaded) -> tuple[Sameness, str]:
+    """Whether both leave the same bytes, and why not. The base runs twice: one that does not repeat itself, as with
+    floating-point atomics, says nothing of another.
+    """
+    expected, again = base.results(), base.results()
+    if isinstance(expected, str):
+        return Sameness.NOT_COMPARED, expected
+    if expected != again:
+        return Sameness.UNSTEADY, f"two runs of the base differ: {_first_difference(expected, again)}"
+    got = candidate.results()
+    if got != expected:
+        return Sameness.DIFFERENT, _first_difference(expected, got)
+    return Sameness.EQUAL, ""
+
+
+def _first_difference(a: tuple[bytes, ...], b: tuple[bytes, ...] | str) -> str:
+    if isinstance(b, str) or len(a) != len(b):
+        return "another number of results"
+    for number, (x, y) in enumerate(zip(a, b, strict=True)):
+        if len(x) != len(y):
+            return f"result {number} has {len(y)} bytes for {len(x)}"
+        if x != y:
+            places = [place for place, (p, q) in enumerate(zip(x, y, strict=True)) if p != q]
+            return f"result {number} differs in {len(places)} of {len(x)} bytes, first at byte {places[0]}"
+    return ""
+
+
+def _one_kernel(device: Device, base: Subject, candidate: Subject, ir: str) -> MeasuredKernel:
+    kernel, other = device.kernel(base), device.kernel(candidate)
+    if kernel.interface != other.interface:
+        raise InputError(
+            f"{candidate.name} is no code of the kernel that {base.name} is of: their interfaces differ",
+            hint=f"{kernel.name} in one, {other.name} in the other; --kernel names one",
+        )
+    return MeasuredKernel(kernel.name, kernel.interface, ir)
+
+
+def _take_turns(
+    device: Device, base: Loaded, candidate: Loaded, turns: Turns, progress: Progress
+) -> tuple[list[Round], Clocks, Clocks]:
+    """The rounds. Who begins changes from one to the next, so that being second costs neither more than the other."""
+    if turns.warm_up:
+        base.times(turns.warm_up)
+        candidate.times(turns.warm_up)
+    before = device.clocks()
+    rounds: list[Round] = []
+    said = time.monotonic()
+    for number in range(turns.rounds):
+        if number % 2:
+            others, ours = candidate.times(turns.runs), base.times(turns.runs)
+        else:
+            ours, others = base.times(turns.runs), candidate.times(turns.runs)
+        if not (ours and others):
+            break
+        rounds.append(Round(tuple(ours), tuple(others)))
+        if time.monotonic() > said + _SAY_SECONDS:
+            said = time.monotonic()
+            progress(f"round {number + 1} of {turns.rounds}")
+    return rounds, before, device.clocks()

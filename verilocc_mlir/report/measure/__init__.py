@@ -1,0 +1,1 @@
+"""What ``verilocc measure`` shows."""

@@ -1,0 +1,168 @@
+"""What one ``verilocc measure`` found, as frozen data: two codes of one kernel, run in turns on one device.
+
+Times are milliseconds. A ratio is the candidate's time over the base's, so below 1 the candidate is faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from verilocc_mlir.errors import ExitCode
+
+MEASURE_VERSION = 1
+"""Version of a journal's line; raised whenever ``measure.schema.json`` changes."""
+
+
+class Verdict(Enum):
+    """What the times say of the candidate.
+
+    ``ALIKE``: the whole interval lies within what counts as no difference. ``UNDECIDED``: it does not, and it does not
+    lie beyond either. ``DIFFERENT``: the results differ, so that nothing was timed.
+    """
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    ALIKE = "alike"
+    UNDECIDED = "undecided"
+    DIFFERENT = "different results"
+
+
+class Sameness(Enum):
+    """Whether the two left the same bytes. ``UNSTEADY``: the base does not even agree with itself."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNSTEADY = "unsteady"
+    NOT_COMPARED = "not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median with its interval.
+
+    Attributes:
+        confidence: that the interval holds the true median; may be less than was asked for where there are few values.
+    """
+
+    median: float
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCode:
+    """One of the two codes: its name, and SHA-256 of its bytes; of a configuration's name where it is a recording."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredKernel:
+    """What both are codes of.
+
+    Attributes:
+        name: of the kernel, or of the function of a module.
+        interface: SHA-256 of what a caller sees: arguments and their places, or the types of a function.
+        ir: SHA-256 of the kernel's LLVM IR, as data sets of labels have it; ``""`` where none was given.
+    """
+
+    name: str
+    interface: str
+    ir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAbout:
+    """What ran them.
+
+    Attributes:
+        driver: ``hip``, ``iree``, ``triton`` or ``replay``.
+        name: as the driver calls the device.
+        architecture: processor; ``""`` where the driver does not say.
+        software: the driver's version.
+    """
+
+    driver: str
+    name: str
+    architecture: str = ""
+    software: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Clocks of the device in MHz; None where they cannot be read."""
+
+    core_mhz: float | None = None
+    memory_mhz: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Times of one turn of each, in the order in which they were taken."""
+
+    base: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One line of a journal.
+
+    Attributes:
+        asked: SHA-256 of all that was asked for: kernel, codes, device, work, settings. What has one is not run again.
+        at: when it ended, UTC, ISO 8601.
+        tool: version of this program.
+        work: SHA-256 of launch and inputs.
+        workload: the same in words.
+        before: clocks before the first round; ``after``: after the last.
+        sameness: of the results, bit for bit.
+        why: why they were not compared, or where they differ first; ``""`` where they are equal.
+        rounds: every time that was taken.
+        base_ms: of all times of the base; None where nothing was timed. ``candidate_ms`` likewise.
+        ratio: of the rounds' ratios; likewise.
+        tie: ratios as near to 1 as this are no difference.
+    """
+
+    asked: str
+    at: str
+    tool: str
+    kernel: MeasuredKernel
+    base: MeasuredCode
+    candidate: MeasuredCode
+    device: DeviceAbout
+    work: str
+    workload: str
+    before: Clocks
+    after: Clocks
+    sameness: Sameness
+    why: str
+    rounds: tuple[Round, ...]
+    base_ms: Interval | None
+    candidate_ms: Interval | None
+    ratio: Interval | None
+    tie: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRun:
+    """All that one command measured, in order.
+
+    Attributes:
+        measurements: one for each candidate.
+        known: ``asked`` of those that an earlier run had in the journal.
+        notes: what whoever reads the figures must know.
+    """
+
+    measurements: tuple[Measurement, ...]
+    known: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """REFUTED if some results differ, else PROVED: the measurement was taken, whoever is faster."""
+        differ = any(one.verdict is Verdict.DIFFERENT for one in self.measurements)
+        return ExitCode.REFUTED if differ else ExitCode.PROVED
