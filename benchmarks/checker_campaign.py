@@ -64,7 +64,7 @@ def main() -> int:
     rows = list(log.rows())
     done = {(row["part"], row["name"], row["turn"]) for row in rows}
     judged = sum(_mutants(row) for row in rows)
-    interrupted = False
+    interrupted, checked = False, tree()
     with get_context("fork").Pool(options.jobs, _start) as pool:
         waiting = (task for task in _tasks(options) if task not in done)
         try:
@@ -72,7 +72,8 @@ def main() -> int:
                 some := [t for _, t in zip(range(8 * options.jobs), waiting, strict=False)]
             ):
                 arguments = [(task, options.per_row, options.seed) for task in some]
-                for row in pool.imap_unordered(_work, arguments):
+                for made in pool.imap_unordered(_work, arguments):
+                    row = {**made, "tree": checked}
                     log.add(row)
                     rows.append(row)
                     judged += _mutants(row)
@@ -126,10 +127,12 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     skipped: defaultdict[str, Counter[str]] = defaultdict(Counter)
     subjects: dict[tuple[str, str], str] = {}
+    trees: Counter[str] = Counter()
     faults: list[dict[str, Any]] = []
     disagreements: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in rows:
         part, name = row["part"], row["name"]
+        trees[row.get("tree", "")] += _mutants(row)
         if row["skipped"]:
             skipped[part][row["skipped"]] += row["turn"] == 0
             continue
@@ -157,6 +160,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         }
     return {
         "mutants": sum(s["mutants"] for s in sums.values()),
+        "by tree": dict(trees),
         "by part": {part: dict(s) for part, s in sums.items()},
         "empty cells": sum(row.count("0") for table in tables.values() for row in table.values()),
         "faults": faults[:200],

@@ -11,6 +11,7 @@ right is argued here, per context and kind of value, and not by what a checker k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
@@ -41,6 +42,9 @@ class Context:
 _SAVE = "$sgpr60_sgpr61 = S_AND_SAVEEXEC_B64 $sgpr62_sgpr63, implicit-def $exec, implicit-def $scc, implicit $exec"
 _RESTORE = "$exec = S_OR_B64 $exec, $sgpr60_sgpr61, implicit-def $scc"
 _LESS = "$exec = S_ANDN2_B64 $exec, $sgpr62_sgpr63, implicit-def $scc"
+_ENTER = "$sgpr60_sgpr61 = ENTER_STRICT_WWM -1, implicit-def $exec, implicit-def $scc, implicit $exec"
+_INDEX_ON = "S_SET_GPR_IDX_ON $sgpr62, 1, implicit-def $m0, implicit-def $mode, implicit $m0, implicit $mode"
+_EXIT = "$exec = EXIT_STRICT_WWM $sgpr60_sgpr61"
 CONTEXTS: tuple[Context, ...] = (
     Context("straight", {"A": "A"}, {"A": "A"}, ("bb.0:", "@L", "@A", "S_ENDPGM 0")),
     Context(
@@ -182,7 +186,49 @@ CONTEXTS: tuple[Context, ...] = (
         {"A": "A", "D": "AD"},
         ("bb.0:", "successors: %bb.1", "@L", "@A", "bb.1:", "@L", "@D", "S_ENDPGM 0"),
     ),
+    Context(
+        "whole-wave bracket",
+        {"A": "A", "B": "AB", "D": "ABD"},
+        {"A": "A", "B": "AB", "D": "ABD"},
+        ("bb.0:", "@L", "@A", _ENTER, "@B", _EXIT, "@D", "S_ENDPGM 0"),
+    ),
+    Context(
+        "two whole-wave brackets",
+        {"A": "A", "C": "AC", "B": "ACB", "D": "ACBD"},
+        {"A": "A", "C": "AC", "B": "AB", "D": "ACBD"},
+        ("bb.0:", "@L", _ENTER, "@A", _EXIT, "@C", _ENTER, "@B", _EXIT, "@D", "S_ENDPGM 0"),
+    ),
+    Context(
+        "called function",
+        {"A": "A", "D": "AD"},
+        {"A": "A", "D": "AD"},
+        ("bb.0:", "@L", "@A", "S_NOP 0", "@D", "SI_RETURN"),
+        "called",
+    ),
+    Context(
+        "between marks of indexing",
+        {"A": "A", "D": "AD"},
+        {"A": "A", "D": "AD"},
+        (
+            "bb.0:",
+            "@L",
+            _INDEX_ON,
+            "@A",
+            "S_NOP 0",
+            "@D",
+            "S_SET_GPR_IDX_OFF implicit-def $mode, implicit $mode",
+            "S_ENDPGM 0",
+        ),
+    ),
+    Context(
+        "in SETVSKIP",
+        {"A": "A", "D": "AD"},
+        {"A": "A", "D": "AD"},
+        ("bb.0:", "@L", "S_SETVSKIP 0, 0, implicit-def $mode", "@A", "S_NOP 0", "@D", "S_ENDPGM 0"),
+    ),
 )
+_LOW = re.compile(r"([vsa]gpr)4(\d)")
+_RESERVED = "  wwmReservedRegs:\n    - '$vgpr14'\n"
 _NOT_LIVE = "not live"
 
 
@@ -203,8 +249,15 @@ def _wave32(line: str) -> str:
     return line
 
 
-def _form_for(form: Form, processor: str) -> Form:
+def _form_for(form: Form, context: Context, processor: str) -> Form:
     """A form with the names of a processor: on wave32 LLVM allocates VCC_LO for 32 bits, so VCC is a pair there too."""
+    if context.over == "called":
+        # What a function need not restore.
+        low = {name: _LOW.sub(r"\g<1>1\2", getattr(form, name)) for name in ("source", "result", "define")}
+        lists = {
+            name: tuple(_LOW.sub(r"\g<1>1\2", i) for i in getattr(form, name)) for name in ("out", "back", "first")
+        }
+        form = replace(form, **low, **lists)
     if processor == "gfx942":
         return form
     cls = form.cls.replace("_align2", "") if form.vector or "WWM" in form.name else form.cls
@@ -227,7 +280,7 @@ class Placed:
         self, out: tuple[str, ...] | None = None, back: tuple[str, ...] | None = None, drop: str = ""
     ) -> tuple[str, str]:
         """Before and after; ``out``, ``back``: other moves; ``drop``: a register that no block declares."""
-        f = _form_for(self.form, self.processor)
+        f = _form_for(self.form, self.context, self.processor)
         words = {"s": f.source, "r": f.result, "cls": f.cls}
         out = f.out if out is None else out
         back = f.back if back is None else back
@@ -255,8 +308,10 @@ class Placed:
             else:
                 for side in lines.values():
                     side.append("    " + line)
-        before = text(self.processor, lines[False], registers={1: f.cls}, virtual=True)
-        after = text(self.processor, lines[True], stack=f.stack, spilled=f.spilled)
+        entry = self.context.over != "called"
+        before = text(self.processor, lines[False], registers={1: f.cls}, virtual=True, entry=entry)
+        info = _RESERVED if f.first and not entry else ""
+        after = text(self.processor, lines[True], stack=f.stack, spilled=f.spilled, entry=entry, info=info)
         return before, after
 
     def _liveins(self, f: Form, first: bool, is_after: bool, drop: str) -> list[str]:
@@ -266,7 +321,7 @@ class Placed:
             mine.append(f"${f.result}")
             mine += [
                 f"${name}"
-                for name in ("vgpr40", "vgpr44", "agpr40", "vcc")
+                for name in ("vgpr40", "vgpr44", "agpr40", "vcc", "vgpr10", "vgpr14", "agpr10")
                 if any(name in i for i in (*f.out, *f.first))
             ]
         return [name for name in dict.fromkeys([*mine, *masks]) if name != f"${drop}"]
@@ -281,7 +336,7 @@ class Placed:
         places = (c.vector if f.vector else c.scalar)[self.read]
         if self.out not in places or (f.back and self.back not in places):
             return False
-        if f.again or not c.over:
+        if f.again or c.over not in ("call", "stack"):
             return True
         crossed = self.out == "A" and (self.back if f.back else self.read) != "A"
         if c.over == "stack":
@@ -327,7 +382,7 @@ def _elsewhere(base: Placed, everything: list[Placed]) -> Iterator[Mutant]:
 
 def _changed(p: Placed) -> Iterator[Mutant]:
     """Other moves in the places of the right ones."""
-    f = _form_for(p.form, p.processor)
+    f = _form_for(p.form, p.context, p.processor)
     after = p.texts()[1]
     for which, lines in (("out", f.out), ("back", f.back)):
         for number, line in enumerate(lines):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from campaign import certificates, headers, moves
+from campaign import certificates, headers, moves, texts
 from campaign.groups import groups
 from campaign.judge import Answers, Judge
 from campaign.replacements import mutants as operand_mutants
@@ -61,6 +61,11 @@ def _of_moves(name: str, turn: int, _: Judge) -> Candidates:
         yield subject, lambda mutants=mutants: mutants
 
 
+def _of_texts(name: str, turn: int, _: Judge) -> Candidates:
+    for subject, mutants in texts.candidates(name, turn):
+        yield subject, lambda mutants=mutants: mutants
+
+
 def _of_headers(name: str, turn: int, _: Judge) -> Candidates:
     for subject, mutants in headers.candidates(name, turn):
         yield subject, lambda mutants=mutants: mutants
@@ -93,6 +98,7 @@ PARTS: dict[str, tuple[Callable[[], list[str]], Callable[[str, int, Judge], Cand
     "operands": (lambda: [str(n) for n in range(len(groups()))], _of_operands),
     "moves": (moves.rows, _of_moves),
     "header": (headers.rows, _of_headers),
+    "texts": (texts.rows, _of_texts),
     "certificate": (certificates.rows, _of_certificates),
 }
 """By name: the rows of the table, and the subjects that a row may have: the first one that both accept is taken."""
@@ -124,7 +130,7 @@ def run(part: str, name: str, turn: int, judge: Judge, *, most: int, seed: int) 
 
 def _chosen(mutants: list[Mutant], turn: int, most: int, rng: random.Random) -> list[Mutant]:
     rng.shuffle(mutants)
-    if turn:
+    if turn or (mutants and mutants[0].equivalent == texts.ASK):
         return mutants[:most]
     by_column: defaultdict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants:
@@ -133,15 +139,27 @@ def _chosen(mutants: list[Mutant], turn: int, most: int, rng: random.Random) -> 
 
 
 def _judge(row: Row, subject: Subject, mutant: Mutant, answers: Answers) -> None:
+    shown = ""
+    if mutant.equivalent == texts.ASK and not answers.refused_by_all:
+        shown = texts.difference(subject, mutant.after)
+        cannot = "the oracle cannot run it"
+        mutant = replace(mutant, equivalent=cannot if shown == "?" else "" if shown else texts.ASK)
     cell = row.cells.setdefault(mutant.column, [0, 0, 0])
     cell[0] += 1
     cell[1] += answers.refused_by_all
     crashed = any("crash" in said for said in answers.by.values())
     accepted = not answers.refused_by_all
     cell[2] += accepted and bool(mutant.equivalent)
-    said = {"column": mutant.column, "what": mutant.what, "equivalent": mutant.equivalent, "answers": answers.by}
+    said: dict[str, Any] = {
+        "column": mutant.column,
+        "what": mutant.what,
+        "equivalent": mutant.equivalent,
+        "answers": answers.by,
+    }
+    if shown and not mutant.equivalent:
+        said["shown"] = shown
     if (accepted and not mutant.equivalent) or crashed:
-        texts = {"before": subject.before, "after": mutant.after, "certificate": answers.certificate}
-        row.faults.append({**said, **(texts if len(row.faults) < _SHOWN else {}), "processor": subject.processor})
+        pair = {"before": subject.before, "after": mutant.after, "certificate": answers.certificate}
+        row.faults.append({**said, **(pair if len(row.faults) < _SHOWN else {}), "processor": subject.processor})
     if answers.disagree:
         row.disagreements.append(said)
