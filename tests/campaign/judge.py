@@ -157,13 +157,16 @@ class Judge:
                 found, answers.by["python search"] = _searched(both)
         if given:
             answers.by["python given"] = rule
+            # One certificate is asked about once.
             if both is not None:
-                answers.by["python given"] = _checked(both, given)
+                same = found == given
+                answers.by["python given"] = answers.by["python search"] if same else _checked(both, given)
         answers.certificate = given or found
-        asked = [(f"rust {name}", text) for name, text in (("search", found), ("given", given)) if text]
-        for _, text in asked if self.second.there else ():
+        asked = {"rust search": found, "rust given": given if given != found else ""}
+        asked = {name: text for name, text in asked.items() if text and self.second.there}
+        for text in asked.values():
             self.second.put(subject.before, after, text, subject.processor, subject.function)
-        return [name for name, _ in asked] if self.second.there else []
+        return list(asked)
 
     def _prepare(self, after: str) -> tuple[Both | None, str]:
         """Both texts, or the rule that they break by themselves; the last text's is kept."""
