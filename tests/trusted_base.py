@@ -1,4 +1,4 @@
-"""What decides a verdict of the audit: the modules that its core imports, by the imports that stand in their files."""
+"""What decides a verdict of the audit: the two checkers; and the core of the search, with all that it imports."""
 
 from __future__ import annotations
 
@@ -58,8 +58,27 @@ def lines_of_code(path: Path) -> int:
     return len(code - strings)
 
 
+def rust_lines(path: Path) -> int:
+    """Lines of a Rust file that hold code, its tests left out."""
+    lines = path.read_text().partition("#[cfg(test)]")[0].splitlines()
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("//"))
+
+
+def checkers() -> str:
+    """The table of the two checkers: modules and lines of code of each."""
+    rows = ["| checker | modules | lines of code |", "|---|---|---|"]
+    for name, files, count in (
+        ("smt_verifier/checker", (ROOT / "smt_verifier" / "checker").glob("*.py"), lines_of_code),
+        ("smt_verifier/second", (ROOT / "smt_verifier" / "second" / "src").glob("*.rs"), rust_lines),
+    ):
+        counts = [(path.name, count(path)) for path in sorted(files)]
+        listed = ", ".join(f"`{module}` {lines}" for module, lines in counts if lines)
+        rows.append(f"| `{name}` | {listed} | {sum(lines for _, lines in counts)} |")
+    return "\n".join(rows) + "\n"
+
+
 def table() -> str:
-    """The table of docs/trust/base.md: parts, modules and lines of code."""
+    """The table of the core: parts, modules and lines of code."""
     parts: dict[str, list[tuple[str, int]]] = {}
     for name in trusted_modules():
         count = lines_of_code(ROOT / name)
@@ -74,4 +93,5 @@ def table() -> str:
 
 
 if __name__ == "__main__":
+    print(checkers(), end="\n")
     print(table(), end="")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from smt_verifier.certificate.liveness import Wanted, wanted
 from smt_verifier.certificate.pairing import candidates, pair_all, reverse_postorder
 from smt_verifier.certificate.write import order as by_kind
-from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
+from smt_verifier.checker.certificate import BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
     declared_units,
     entry_state,
@@ -144,6 +144,7 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
     for step in steps_of(both, n, block):
         execution.at = step[1][0] if step[1] is not None else -1
         run_step(execution, step, block)
+    state.end_block()
     block.repeats = {**block.repeats, **execution.chosen}
     return state
 
@@ -178,7 +179,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) ->
 
 
 def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...]]:
-    """Registers of wave size that hold a mask which may reach EXEC, by their first name; cells that do, by the first."""
+    """Registers of wave size, and cells, that hold a mask which may reach EXEC, by their first name."""
     width = both.before.wave // (16 * both.before.grain)
     found: dict[Key, tuple[Key, ...]] = {}
     cells: dict[int, dict[int, list[Key]]] = {}
@@ -205,7 +206,7 @@ def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | Non
     for place, names in part.holds.items():
         if declared is not None and not may_hold(both, place, declared):
             names &= NONE if place in both.named_after else {("^", place, 0, 0)}
-        left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
+        left = frozenset(n for n in names if not isinstance(n, int) or n in live)
         if left:
             new.write(place, left)
     new.undefined = {n for n in part.undefined if not isinstance(n, int) or n in live}

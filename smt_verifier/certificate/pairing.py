@@ -77,26 +77,24 @@ class Pairing:
 def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
     """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
     count = len(both.before.function.blocks)
-    sides = [
-        [_Side(n, lanes, both, after=after) for n in range(count)]
-        for after, lanes in enumerate((both.before, both.after))
-    ]
-    differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(*sides, strict=True)]
+    ps = [_Side(n, both.before, both, after=False) for n in range(count)]
+    qs = [_Side(n, both.after, both, after=True) for n in range(count)]
+    differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(ps, qs, strict=True)]
     anchors: list[list[tuple[int, int]]] = [
         [
             (p.certain[a], q.certain[b])
             for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
         ]
-        for p, q in zip(*sides, strict=True)
+        for p, q in zip(ps, qs, strict=True)
     ]
     chains = Chains()
     if any(differ) or unpaired:
-        keys = tuple({(n, i): key for n, side in enumerate(of) for i, key in side.pure.items()} for of in sides)
+        keys = _pure(ps), _pure(qs)
         certain = [((n, a), (n, b)) for n, of_block in enumerate(anchors) for a, b in of_block]
-        codes = tuple([side.code for side in of] for of in sides)
+        codes = [p.code for p in ps], [q.code for q in qs]
         chains = follow(both, codes, reverse_postorder(both), certain, keys)
     steps: list[Steps] = []
-    for n, (p, q) in enumerate(zip(*sides, strict=True)):
+    for n, (p, q) in enumerate(zip(ps, qs, strict=True)):
         if differ[n]:
             pairs = _pairs(p, q, anchors[n], chains.pairs[n], {i for block, i in chains.foreign if block == n})
         else:
@@ -104,6 +102,10 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
         pairs = [pair for pair in pairs if (n, pair[0]) not in unpaired]
         steps.append(_runs(pairs, len(p.code), len(q.code)))
     return Pairing(steps, chains.repeated)
+
+
+def _pure(sides: Sequence[_Side]) -> dict[Place, Hashable]:
+    return {(n, i): key for n, side in enumerate(sides) for i, key in side.pure.items()}
 
 
 def _pairs(

@@ -234,6 +234,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
+        state.end_block()
         _check_return(both, number, state)
         for successor, _ in both.before.function.blocks[number].successors:
             claimed = blocks[successor].entry
@@ -303,7 +304,9 @@ def initial_state(both: Both) -> State:
         size = int(both.before.function.stack[number].get("size", "0"))
         for key in both.before.slot(number, 0, 8 * size):
             (scalars if kind == "S" else vectors).undefine(key)
-    cells = {register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL}
+    cells: dict[Key, set[Key]] = {
+        register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL
+    }
     for key in (key for keys in cells.values() for key in keys):
         scalars.undefine(key)
     outside = vectors.copy()

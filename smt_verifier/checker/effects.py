@@ -12,7 +12,7 @@ from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Instruction, Operand
 from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.state import NONE, State, ThreadClass
+from smt_verifier.checker.state import State, ThreadClass
 from smt_verifier.checker.tables import Processor
 
 Place = tuple[int, int]
@@ -197,7 +197,8 @@ class Effects:
             for place in move.to:
                 self.spoil(place, running)
         else:
-            before = [[(c, c.part.holds.get(t, NONE)) for c in state.classes] for t in move.to if move.is_copy]
+            before = [[(c, state.held_behind(t, c)) for c in state.classes] for t in move.to if move.is_copy]
+            again = [state.copies.get(t) == s for t, s in zip(move.to, move.of, strict=True)]
             carried = self._carried(move, state.cells, names=False)
             if move.vector[0] and not carried:
                 for place in move.to:
@@ -205,9 +206,9 @@ class Effects:
             written = [state.written.get(s, -1) for s in move.of]
             state.copy_places(move.to, move.of, move.vector, running)
             if move.is_copy:
-                for target, source, row, at in zip(move.to, move.of, before, written, strict=True):
+                for n, (target, source) in enumerate(zip(move.to, move.of, strict=True)):
                     if max(target, source) < VIRTUAL:
-                        state.remember_copy(target, source, row, at)
+                        state.remember_copy(target, source, before[n], written[n], again=again[n])
         for place in beside:
             self.spoil(place, running)
 

@@ -139,6 +139,10 @@ class Execution(Effects):
         pair = self.both.forms.pair(a, b, repeats=True)
         if any(pair.uses[n].undef for n in original.first if n in pair.uses) or not original.is_defined:
             raise Refused("undef-flag", f"{b.opcode} repeats what read nothing", f"line {b.line}")
+        for number, y in enumerate(b.operands):
+            x = a.operands[number] if number < len(a.operands) else None
+            if y.is_use and "undef" in y.flags and (x is None or "undef" not in x.flags):
+                raise Refused("undef-flag", f"{b.opcode} is repeated and says that it does not read", f"line {b.line}")
         running = self.state.running()
         for number, first in original.first.items():
             if first < original.execs:

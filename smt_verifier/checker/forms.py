@@ -17,6 +17,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register, RegisterClass
 
 _SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
+_ADDED = frozenset({"def", "implicit", "dead", "killed", "undef", "renamable"})
 _OBJECT = re.compile(r"%(stack|fixed-stack)\.(\d+)")
 _ASM_VGPRS = 256
 _DEBUG = ("debug-location ", "debug-instr-number ")
@@ -269,7 +270,7 @@ class Forms:
     def _added(self, y: Operand, a: Instruction, b: Instruction) -> tuple[int, ...]:
         """An operand that only Q has (5.3); returns the places that it spoils."""
         self.compared += 1
-        if not y.is_register or not y.is_implicit:
+        if not y.is_register or not y.is_implicit or not y.flags <= _ADDED:
             raise Refused("operands", f"operand {y.text} was added")
         keys = self.after.keys(y, b)
         own = b.operands[: len(a.operands)]
@@ -280,7 +281,7 @@ class Forms:
             ):
                 raise Refused("operands", f"the read of {y.text} was added")
             return ()
-        if y.vreg < 0 and not self._allocatable.issuperset(self.after.register(y.register).units):
+        if y.vreg < 0 and not (keys and self._allocatable.issuperset(self.after.register(y.register).units)):
             raise Refused("reserved-register", f"${y.register} must not be allocated")
         read = {
             k

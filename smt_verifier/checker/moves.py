@@ -13,6 +13,8 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, Processor
 from smt_verifier.checker.threads import EXEC_NAMES
 
+_EXEC_COPY = "machineFunctionInfo.sgprForEXECCopy"
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -114,6 +116,10 @@ class Moves:
         vector = self.lanes.is_vector(to[0]), self.lanes.is_vector(of[0])
         if vector == (False, True):
             raise self._bad(instruction, "from a vector to a scalar register")
+        if whole_wave and (vector != (True, True) or len(to) != len(of) or len(to) * self.lanes.grain % 2):
+            raise self._bad(instruction, "whole-wave copies are of vector registers")
+        if whole_wave and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
+            raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
         if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
             self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target) and self._is_vgpr(source)
         ):

@@ -109,6 +109,7 @@ class State:
         scc: the mask that is not empty where SCC is 1, or -1 (10.9).
         emptied: the mask that is not empty if EXEC is empty, or -1 (10.10).
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
+        narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
         epoch: writes of EXEC in this block.
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
@@ -125,6 +126,7 @@ class State:
     scc: int = -1
     emptied: int = -1
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
+    narrowed: set[Key] = field(default_factory=set[Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
     epoch: int = 0
     cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
@@ -259,19 +261,22 @@ class State:
     def _touch(self, place: Key) -> None:
         """A vector place is written in some class: copies of and into it are over (10.6)."""
         self.written[place] = self.epoch
+        for cls in self.classes if place in self.narrowed else ():
+            cls.part.write(_behind(place), NONE)
         if self.copies:
             self.copies.pop(place, None)
             for target in [t for t, s in self.copies.items() if s == place]:
                 del self.copies[target]
 
     def remember_copy(
-        self, target: Key, source: Key, before: Sequence[tuple[ThreadClass, Names]], written: int
+        self, target: Key, source: Key, before: Sequence[tuple[ThreadClass, Names]], written: int, *, again: bool
     ) -> None:
         """A vector lane was copied by Q alone (10.6).
 
         Args:
             before: what the target held in each class before.
             written: the epoch in which the source was written in this block, or -1.
+            again: the same copy stands before, and neither register was written since: this one may be deleted.
         """
         across = 0 <= written < self.epoch
         for cls, names in before:
@@ -279,6 +284,10 @@ class State:
                 continue
             if not cls.active:
                 cls.missed.add(target)
+            elif not again:
+                cls.missed.discard(target)
+            elif target in cls.missed:
+                cls.part.write(target, names & cls.part.holds.get(target, NONE))
             if across and cls.active is not cls.was_active[written]:
                 copied = cls.part.holds.get(target if cls.active else source, NONE)
                 cls.part.write(target, names & copied)
@@ -290,8 +299,28 @@ class State:
             source = self.copies.get(target)
             if source is not None:
                 vector_names = cls.part.holds.get(source, NONE) | self.scalars.holds.get(source, NONE)
-                cls.part.write(target, cls.part.holds.get(target, NONE) & vector_names)
-        cls.missed.clear()
+                names = cls.part.holds.get(target, NONE)
+                self.narrowed.add(target)
+                cls.part.write(_behind(target), names | cls.part.holds.get(_behind(target), NONE))
+                cls.part.write(target, names & vector_names)
+
+    def held_behind(self, target: Key, cls: ThreadClass) -> Names:
+        """What a place holds in a class for who is behind the block (10.6)."""
+        return cls.part.holds.get(target, NONE) | cls.part.holds.get(_behind(target), NONE)
+
+    def end_block(self) -> None:
+        """Copies are propagated no further: what the targets hold themselves is read from now on."""
+        for target in self.narrowed:
+            for cls in self.classes:
+                cls.part.write(target, self.held_behind(target, cls))
+                cls.part.write(_behind(target), NONE)
+        self.narrowed.clear()
+
+
+def _behind(target: Key) -> Key:
+    """A place for what the target of a copy holds itself, while its source may be read for it."""
+    assert isinstance(target, int)
+    return ("~", target, 0, 0)
 
 
 def _settle(part: Part, name: Key, places: set[Key], undefined: bool, doubtful: bool) -> None:

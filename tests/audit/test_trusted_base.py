@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trusted_base import ROOT, table, trusted_modules
+from trusted_base import ROOT, checkers, table, trusted_modules
 
 PAGE = ROOT / "docs" / "trust" / "base.md"
 
@@ -10,6 +10,11 @@ PAGE = ROOT / "docs" / "trust" / "base.md"
 def test_the_page_lists_what_the_core_imports() -> None:
     """Where this fails, `python tests/trusted_base.py` prints the table to put there."""
     assert table() in PAGE.read_text()
+
+
+def test_the_page_lists_the_checkers() -> None:
+    """Where this fails, `python tests/trusted_base.py` prints the table to put there."""
+    assert checkers() in PAGE.read_text()
 
 
 def test_nothing_that_searches_or_explains_is_trusted() -> None:
