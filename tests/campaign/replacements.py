@@ -19,6 +19,20 @@ SPECIALS = (
     "sp_reg", "pc_reg", "private_rsrc_reg", "m0_lo16", "vcc_lo_lo16", "exec_lo_hi16", "asynccnt", "tensorcnt",
 )  # fmt: skip
 """Registers outside the numbered files; each is a kind of replacement."""
+_KINDS = (
+    ("vcc", "VCC"), ("exec", "EXEC"), ("m0", "M0"), ("scc", "SCC"), ("mode", "MODE"), ("noreg", "null"),
+    ("sgpr_null", "null"),
+    ("src_vccz", "what shows another"), ("src_execz", "what shows another"), ("src_scc", "what shows another"),
+    ("src_", "a constant"), ("fp_reg", "a pseudo register"), ("sp_reg", "a pseudo register"),
+    ("pc_reg", "a pseudo register"), ("private", "a pseudo register"),
+)  # fmt: skip
+
+
+def special(name: str) -> str:
+    """What kind of special register it is: a column of the coverage table."""
+    return next((kind for start, kind in _KINDS if name.startswith(start)), "a reserved register")
+
+
 NUMBERED = ("sgpr32", "sgpr96", "sgpr104", "sgpr105", "vgpr255", "vgpr256", "agpr255", "ttmp4", "ttmp4_ttmp5")
 """The stack pointer, the scratch descriptor, what is beyond a budget or a file, and trap registers."""
 OTHERS = {
@@ -179,7 +193,7 @@ def _names(shaped: Shaped, number: int, op: Op) -> Iterator[tuple[str, str]]:
     if own is not None and own.first >= 0:
         yield from _near(own)
     for name in SPECIALS:
-        yield f"${name}", name
+        yield special(name), name
     for name in NUMBERED:
         yield f"${name}", name
 

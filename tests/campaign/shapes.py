@@ -32,6 +32,7 @@ _HEADER = {
     "machineFunctionInfo.isEntryFunction": "true",
     "machineFunctionInfo.scratchRSrcReg": "'$sgpr96_sgpr97_sgpr98_sgpr99'",
     "machineFunctionInfo.stackPtrOffsetReg": "'$sgpr32'",
+    "machineFunctionInfo.sgprForEXECCopy": "'$sgpr100'",
 }
 
 

@@ -63,6 +63,7 @@ liveins:{liveins}
   hasSpilledSGPRs: {spilled}
   scratchRSrcReg:  '$sgpr96_sgpr97_sgpr98_sgpr99'
   stackPtrOffsetReg: '$sgpr32'
+  sgprForEXECCopy: '{exec_copy}'
 {info}body:             |
 """
 
@@ -97,5 +98,6 @@ def text(
         entry=str(entry).lower(),
         spilled=str(spilled).lower(),
         info=info,
+        exec_copy="$sgpr100_sgpr101" if processor.startswith("gfx9") else "$sgpr100",
     )
     return head + "\n".join(body) + "\n...\n"
