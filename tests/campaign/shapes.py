@@ -26,7 +26,14 @@ _WIDE = {
     "vs_64": "vreg_64",
     "vs_64_align2": "vreg_64_align2",
     "vs_128": "vreg_128",
+    "vs_16_lo128": "vgpr_16_lo128",
+    "vs_32_lo128": "vgpr_32_lo128",
+    "vs_32_lo256": "vgpr_32_lo256",
+    "vs_64_lo256": "vreg_64_lo256_align2",
+    "vregorlds_32": "vgpr_32",
+    "sregorlds_32": "sreg_32",
 }
+"""Classes of operands of either file, and the classes that virtual registers of them have here."""
 _STRINGS = {"amdgpu-flat-work-group-size": "1,64", "amdgpu-waves-per-eu": "1,1"}
 _HEADER = {
     "machineFunctionInfo.isEntryFunction": "true",
