@@ -1,8 +1,8 @@
 """Shapes of operands: what the tables' thousands of shapes have in common.
 
 Two shapes are one where their operands have the same kinds, ties and early clobbers, in classes of the same files and
-of one, half or several registers; runs of immediates count once; and where they have the same implicit registers and
-the same of those traits that a checker asks for.
+of one, half or several registers; where they have the same implicit registers; and where both access memory or neither
+does. Operands of one kind behind each other count once.
 """
 
 from __future__ import annotations
@@ -13,52 +13,6 @@ from functools import lru_cache
 from campaign.shapes import all_shapes, opcodes_by_shape
 from smt_verifier.checker.tables import Opcode, tables
 
-_ASKED = frozenset(
-    [
-        "vector",
-        "call",
-        "return",
-        "returns",
-        "terminator",
-        "branch",
-        "barrier",
-        "pure",
-        "pure-exec",
-        "scalar-load",
-        "plain-load",
-        "copy",
-        "wwm-copy",
-        "no-code",
-        "cmpx",
-        "compare",
-        "compare-equal",
-        "mask-move",
-        "lane-save",
-        "lane-restore",
-        "packed-f32",
-        "mixed",
-        "wide-mad",
-        "setreg",
-        "first-bit",
-        "may-leave-old",
-        "bracket-open",
-        "bracket-close",
-        "frame-adjust",
-        "variadic",
-        "may-load",
-        "may-store",
-        "reach",
-        "lane-operand",
-        "blend",
-        "mask",
-        "save",
-        "test",
-        "spill",
-        "either",
-        "file",
-        "canon",
-    ]
-)
 _CLASS = re.compile(r"(av|vreg|vgpr|vs|areg|agpr|sreg|sgpr)_(\d+)")
 _SAME = {"vgpr": "vreg", "agpr": "areg", "sgpr": "sreg"}
 
@@ -73,11 +27,13 @@ def _family(cls: str) -> str:
 def _key(opcode: Opcode) -> tuple[object, ...]:
     rows: list[object] = []
     for row in opcode.operands:
-        kind = row.kind, row.tied_to, row.early_clobber, _family(row.classes[0])
-        if not (rows and row.kind in ("immediate", "any") and rows[-1] == kind):
+        kind: object = row.kind, row.tied_to >= 0, row.early_clobber, _family(row.classes[0])
+        if row.kind in ("immediate", "any") and not row.classes[0] and row.tied_to < 0:
+            kind = "immediate"
+        if not rows or rows[-1] != kind:
             rows.append(kind)
-    traits = frozenset(trait.partition("=")[0] for trait in opcode.traits) & _ASKED
-    return opcode.definitions, tuple(rows), opcode.implicit_uses, opcode.implicit_definitions, traits
+    memory = not opcode.traits.isdisjoint(("may-load", "may-store"))
+    return min(opcode.definitions, 2), tuple(rows), opcode.implicit_uses, opcode.implicit_definitions, memory
 
 
 @lru_cache(maxsize=1)

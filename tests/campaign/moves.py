@@ -350,33 +350,35 @@ class Placed:
 
 
 def rows() -> list[str]:
-    """Form, context and processor."""
-    return [f"{f.name} / {c.name} / {p}" for f in FORMS for c in CONTEXTS for p in f.processors]
+    """Form and context."""
+    return [f"{f.name} / {c.name}" for f in FORMS for c in CONTEXTS]
 
 
-def placed(name: str) -> Iterator[Placed]:
-    """All positions of a row."""
-    form_name, context_name, processor = name.split(" / ")
+def placed(name: str, turn: int = 0) -> Iterator[Placed]:
+    """All positions of a row, on its processors; ``turn`` says on which first."""
+    form_name, context_name = name.split(" / ")
     form = next(f for f in FORMS if f.name == form_name)
     context = next(c for c in CONTEXTS if c.name == context_name)
     positions = list(dict.fromkeys(i[1] for i in context.body if i.startswith("@") and i != "@L"))
-    for out, back, read in combinations_with_replacement(positions, 3):
-        if form.back or out == back:
-            yield Placed(form, context, processor, out, back, read)
+    first = turn % len(form.processors)
+    for processor in form.processors[first:] + form.processors[:first]:
+        for out, back, read in combinations_with_replacement(positions, 3):
+            if form.back or out == back:
+                yield Placed(form, context, processor, out, back, read)
 
 
-def candidates(name: str) -> Iterator[tuple[Subject, list[Mutant]]]:
+def candidates(name: str, turn: int = 0) -> Iterator[tuple[Subject, list[Mutant]]]:
     """Right positions of a row, each with its mutants: other positions, and other moves."""
-    everything = list(placed(name))
+    everything = list(placed(name, turn))
     right = [p for p in everything if p.right()]
-    for p in sorted(right, key=lambda p: (p.out == p.read, p.out)):
+    for p in sorted(right, key=lambda p: (p.processor != everything[0].processor, p.out == p.read, p.out)):
         before, after = p.texts()
-        yield Subject(name, p.processor, before, after), [*_elsewhere(p, everything), *_changed(p)]
+        yield Subject(f"{name} / {p.processor}", p.processor, before, after), [*_elsewhere(p, everything), *_changed(p)]
 
 
 def _elsewhere(base: Placed, everything: list[Placed]) -> Iterator[Mutant]:
     for p in everything:
-        if p.read == base.read and p != base:
+        if p.read == base.read and p.processor == base.processor and p != base:
             why = "the value is there where it is read" if p.right() else ""
             yield Mutant(f"moved out at {p.out}, back at {p.back}", p.texts()[1], "moves at other positions", why)
 

@@ -56,8 +56,8 @@ def _of_operands(name: str, turn: int, _: Judge) -> Candidates:
 
 
 def _of_moves(name: str, turn: int, _: Judge) -> Candidates:
-    subjects = list(moves.candidates(name))
-    for subject, mutants in subjects[turn % max(1, len(subjects)) :]:
+    subjects = list(moves.candidates(name, turn))
+    for subject, mutants in subjects[turn // 2 % max(1, len(subjects)) :]:
         yield subject, lambda mutants=mutants: mutants
 
 
@@ -75,7 +75,7 @@ _others: list[str] = []
 
 
 def _of_certificates(name: str, turn: int, judge: Judge) -> Candidates:
-    for subject, of_moves in moves.candidates(name):
+    for subject, of_moves in moves.candidates(name, turn):
 
         def made(subject: Subject = subject, of_moves: list[Mutant] = of_moves) -> list[Mutant]:
             own = judge.certificate
