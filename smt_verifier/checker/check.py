@@ -79,7 +79,7 @@ def _function_named(certificate: str) -> str:
 
 
 def prepare(before: File, after: File, name: str, processor: str, *, saved_later: bool = False) -> Both:
-    """Both texts of one function, compared where neither a state nor a certificate is asked for (2, 13)."""
+    """Both texts of one function, compared where neither a state nor a certificate is asked for (2.4, 13)."""
     data = tables()
     target = data.processor(processor)
     if target is None:

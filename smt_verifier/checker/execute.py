@@ -265,7 +265,7 @@ class Execution(Effects):
         return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]
 
     def _spare_callers(self, b: Instruction, *, everywhere: bool) -> None:
-        """A called function writes vector registers of its caller's waiting threads only where it saves them (9)."""
+        """A called function writes vector registers of its caller's waiting threads only where it saves them (9.1)."""
         both = self.both
         if (
             both.is_entry

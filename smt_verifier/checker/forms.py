@@ -344,6 +344,7 @@ class Forms:
         return frozenset(key for o in written if o.is_def and o.is_register for key in self.after.keys(o, b))
 
     def _overlap(self, b: Instruction, opcode: Opcode) -> None:
+        """No place is defined twice at once (5.8)."""
         if b.definitions < 2 and "asm" not in opcode.traits:
             return
         written: set[int] = set()
