@@ -101,9 +101,6 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
-    named = frozenset(
-        k for b in q.blocks for i in b.instructions for o in i.operands if o.is_register for k in lanes[1].keys(o, i)
-    )
     is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
@@ -119,7 +116,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         is_last,
         is_entry,
         restored,
-        named,
+        lanes[1].named,
         (_frame(lanes[0]), _frame(lanes[1])),
     )
 
@@ -286,17 +283,12 @@ def initial_state(both: Both) -> State:
     """The function's entry (4.1)."""
     scalars, vectors = Part(), Part()
     declared = declared_units(both, 0)
-    for lanes in (both.before, both.after):
-        for block in lanes.function.blocks:
-            for instruction in block.instructions:
-                for o in instruction.operands:
-                    if o.is_register:
-                        for key in lanes.keys(o, instruction):
-                            part = vectors if both.is_vector(key, after=lanes is both.after) else scalars
-                            if key < VIRTUAL:
-                                part.add(key, (key,))
-                            elif lanes is both.before:
-                                part.undefine(key)
+    for key in both.before.named | {k for k in both.after.named if k < VIRTUAL}:
+        part = vectors if both.before.is_vector(key) else scalars
+        if key < VIRTUAL:
+            part.add(key, (key,))
+        else:
+            part.undefine(key)
     for unit in both.restored:
         if unit % both.before.grain == 0:
             scalars.add(("^", unit, 0, 0), (unit,))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
-from smt_verifier.checker.forms import Forms, Pair
+from smt_verifier.checker.forms import Definition, Forms, Pair
 from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Instruction, Operand
@@ -113,22 +113,28 @@ class Effects:
         else:
             self.state.define(name, vector, classes)
 
-    def define(self, a: Instruction, pair: Pair, writes: Sequence[ThreadClass], lost: Sequence[ThreadClass]) -> None:
+    def define(
+        self,
+        a: Instruction,
+        definitions: Sequence[Definition],
+        writes: Sequence[ThreadClass],
+        lost: Sequence[ThreadClass],
+    ) -> None:
         """Results of a pair (5.10); in the classes ``lost`` they are known nowhere."""
         both, affected = self.both, [*writes, *lost]
-        for d in pair.definitions:
+        for d in definitions:
             for name in d.rest_names:
                 self.renew(name, writes, undefined=True)
             for place in d.rest_places:
                 self.spoil(place, writes)
-        for d in pair.definitions:
+        for d in definitions:
             if d.names and both.is_vector(d.names[0], after=False) != both.is_vector(d.places[0], after=True):
                 raise Refused("register-class", f"{a.opcode} writes another register file", f"line {a.line}")
             for name in (*d.names, *d.lost_names):
                 self.renew(name, affected)
             for place in (*d.places, *d.lost_places):
                 self.spoil(place, affected)
-        for d in pair.definitions:
+        for d in definitions:
             vector = bool(d.names) and both.is_vector(d.names[0], after=False)
             for name, place in zip(d.names, d.places, strict=True):
                 for part in [c.part for c in writes] if vector else [self.state.scalars]:

@@ -61,10 +61,11 @@ class Execution(Effects):
             for name, place in zip(use.names, use.places, strict=True):
                 overwritten = place in early and (name, place) not in pair.own
                 self.read(name, place, readers, b, undef=use.undef, early=overwritten)
+        definitions = pair.definitions
         if not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
-            pair.forget_high()
+            definitions = pair.without_high()
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._remember(number)
@@ -73,7 +74,7 @@ class Execution(Effects):
             self._call(a)
         for place in pair.spoiled:
             self.spoil(place, writes)
-        self.define(a, pair, writes, lost)
+        self.define(a, definitions, writes, lost)
         self._heed_flags(b, killed)
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))

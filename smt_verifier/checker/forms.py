@@ -43,10 +43,11 @@ class Definition:
     lost_names: tuple[int, ...] = ()
     lost_places: tuple[int, ...] = ()
 
-    def lose(self, kept: int) -> None:
-        """All lanes but the lowest ``kept`` get values that the other side is not known to have."""
-        self.lost_names, self.lost_places = self.names[kept:], self.places[kept:]
-        self.names, self.places = self.names[:kept], self.places[:kept]
+    def kept(self, count: int) -> Definition:
+        """The same, but all lanes above the lowest ``count`` get values that the other side is not known to have."""
+        names, places = self.names, self.places
+        kept = names[:count], places[:count], self.rest_names, self.rest_places
+        return Definition(*kept, names[count:], places[count:])
 
 
 @dataclass(slots=True)
@@ -76,13 +77,13 @@ class Pair:
     own: frozenset[tuple[int, int]] = frozenset()
     tied: frozenset[int] = frozenset()
     high: High = field(default_factory=High)
+    operands: int = 0
+    """Of Q, that were compared for it."""
 
-    def forget_high(self) -> None:
-        """The upper half of the addend differs: so may what depends on it."""
+    def without_high(self) -> list[Definition]:
+        """The definitions where the upper half of the addend differs, and so may what depends on it."""
         first, *others = self.definitions
-        first.lose(len(first.names) // 2)
-        for other in others:
-            other.lose(0)
+        return [first.kept(len(first.names) // 2), *(other.kept(0) for other in others)]
 
 
 class Forms:
@@ -103,6 +104,8 @@ class Forms:
     ) -> None:
         self.before = before
         self.after = after
+        self._pairs: dict[tuple[int, int, bool], tuple[Pair, Instruction, Instruction]] = {}
+        """By ``id``; the instructions are kept, so that their identities stay their own."""
         self.compared = 0
         """Operands of Q that were compared."""
         self._tables = before.tables
@@ -121,9 +124,23 @@ class Forms:
     def pair(self, a: Instruction, b: Instruction, *, repeats: bool = False) -> Pair:
         """Compare ``b`` of Q with ``a`` of P; ``repeats``: it stands alone in Q and repeats ``a`` (8.2).
 
+        What it answers is a function of the two: it is worked out once.
+
         Raises:
             Refused: they differ in something that is not a register, or a register does not suit.
         """
+        at = id(a), id(b), repeats
+        known = self._pairs.get(at)
+        if known is None:
+            before = self.compared
+            pair = self._compared(a, b, repeats=repeats)
+            pair.operands = self.compared - before
+            self._pairs[at] = pair, a, b
+            return pair
+        self.compared += known[0].operands
+        return known[0]
+
+    def _compared(self, a: Instruction, b: Instruction, *, repeats: bool) -> Pair:
         of_a, of_b = self.opcode(a), self.opcode(b)
         if (of_a.value("canon") or a.opcode) != (of_b.value("canon") or b.opcode):
             raise Refused("instruction-sequence", f"{a.opcode} became {b.opcode}")

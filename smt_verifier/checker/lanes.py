@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.model import Function, Instruction, Operand
 from smt_verifier.checker.outcome import Refused
@@ -26,6 +28,7 @@ class Lanes:
         self.wave = wave
         self._keys: dict[tuple[int, str, str], tuple[int, ...]] = {}
         self._classes: dict[int, RegisterClass] = {}
+        self._vector: dict[int, bool] = {}
 
     def register_class(self, vreg: int) -> RegisterClass:
         """The class of a virtual register."""
@@ -91,7 +94,23 @@ class Lanes:
         """Whether a register's lane has one value a thread; not for slots."""
         if key < VIRTUAL:
             return key < SGPR_BASE
-        return self.register_class((key - VIRTUAL) // LANES).is_vector
+        vreg = (key - VIRTUAL) // LANES
+        known = self._vector.get(vreg)
+        if known is None:
+            known = self._vector[vreg] = self.register_class(vreg).is_vector
+        return known
+
+    @cached_property
+    def named(self) -> frozenset[int]:
+        """Keys of all lanes that some operand names."""
+        rows = {
+            (o.vreg, self.name(o, i) if o.vreg < 0 else "", o.sub): (o, i)
+            for block in self.function.blocks
+            for i in block.instructions
+            for o in i.operands
+            if o.is_register
+        }
+        return frozenset(key for o, i in rows.values() for key in self.keys(o, i))
 
 
 def container(key: int) -> int:

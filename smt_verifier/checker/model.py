@@ -7,7 +7,7 @@ and SIMachineFunctionInfo.h.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -56,24 +56,19 @@ class Operand:
     tied: int = -1
     flags: frozenset[str] = frozenset()
     number: int = 0
+    is_register: bool = field(init=False, repr=False, compare=False)
+    """A register other than ``$noreg``."""
+    is_def: bool = field(init=False, repr=False, compare=False)
+    is_use: bool = field(init=False, repr=False, compare=False)
+    """A register that is no definition, read or not."""
+    is_implicit: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_register(self) -> bool:
-        """A register other than ``$noreg``."""
-        return self.kind is Kind.REGISTER and self.register != "noreg"
-
-    @property
-    def is_def(self) -> bool:
-        return "def" in self.flags
-
-    @property
-    def is_use(self) -> bool:
-        """A register that is no definition, read or not."""
-        return self.is_register and "def" not in self.flags
-
-    @property
-    def is_implicit(self) -> bool:
-        return "implicit" in self.flags
+    def __post_init__(self) -> None:
+        is_register, is_def = self.kind is Kind.REGISTER and self.register != "noreg", "def" in self.flags
+        object.__setattr__(self, "is_register", is_register)
+        object.__setattr__(self, "is_def", is_def)
+        object.__setattr__(self, "is_use", is_register and not is_def)
+        object.__setattr__(self, "is_implicit", "implicit" in self.flags)
 
     @property
     def reads(self) -> bool:

@@ -14,6 +14,8 @@ from smt_verifier.checker.tables import Opcode
 
 Truth = bool | None
 MOST_CLASSES = 256
+_FOLLOWED = frozenset({"mask", "save", "mask-move", "copy", "compare", "first-bit"})
+"""Traits of what makes masks, or numbers of threads, of its operands."""
 EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 
 
@@ -166,6 +168,8 @@ class Masks:
 
     def facts(self, instruction: Instruction, opcode: Opcode) -> list[Source]:
         """What the operands behind the definitions are as masks, before the instruction writes."""
+        if _FOLLOWED.isdisjoint(opcode.traits) and _FOLLOWED.isdisjoint(opcode.values):
+            return []
         operands = instruction.operands[instruction.definitions :]
         sources = [self.source(o, instruction) for o in operands]
         if not sources:
