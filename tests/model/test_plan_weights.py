@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import kernel, loads, loop, stores
 from corpus_support import needs
-from support import DEMO_KERNELS
 
 import verilocc_model
 from smt_verifier.outcome import Outcome
@@ -138,13 +138,21 @@ def test_it_has_an_adapter_for_each_kind_and_one_process_loads_it_for_all_target
         assert stated.answers
 
 
+def spilling() -> str:
+    """A kernel that a model is asked about: registers are spilled under every plan."""
+    names = [f"%v{k}" for k in range(24)]
+    return kernel([*loads(24), *loop(stores(names[:5])), *stores(names)], 16)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "critic.safetensors", "adapters/RDNA/adapter_model.safetensors"])
 def test_a_file_that_is_cut_off_is_one_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(WEIGHTS, tmp_path / "model")
     cut_off = tmp_path / "model" / name
     cut_off.write_bytes(cut_off.read_bytes()[:1000])
-    kernel, out = str(DEMO_KERNELS / "attn_d64.gfx1201.opt.ll"), tmp_path / "k.hsaco"
-    assert verilocc(["compile", kernel, "-O=learned", f"--plan-model={tmp_path / 'model'}", "-o", str(out)]) == 2
+    source, out = tmp_path / "k.ll", tmp_path / "k.hsaco"
+    source.write_text(spilling())
+    model = f"--plan-model={tmp_path / 'model'}"
+    assert verilocc(["compile", str(source), "-mcpu=gfx1201", "-O=learned", model, "-o", str(out)]) == 2
     said = capsys.readouterr().err
     assert "of plans is there" in said
     assert "Traceback" not in said
@@ -152,10 +160,7 @@ def test_a_file_that_is_cut_off_is_one_error(name: str, tmp_path: Path, capsys: 
 
 
 def test_a_compilation_asks_it_says_so_and_counts_its_time() -> None:
-    kernel = DEMO_KERNELS / "attn_d64.gfx1201.opt.ll"
-    report = compile_module(
-        kernel.read_bytes(), kernel.name, Settings("gfx1201", effort=Effort.LEARNED, plans=2)
-    ).report
+    report = compile_module(spilling().encode(), "k.ll", Settings("gfx1201", effort=Effort.LEARNED, plans=2)).report
     assert report.outcome is Outcome.PROVED
     assert any(note.startswith("plans+RDNA with its critic stated 2 plans to try: ") for note in report.notes)
     assert next(step.seconds for step in report.steps if step.name == "plans") > 0
