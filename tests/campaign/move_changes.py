@@ -100,11 +100,9 @@ def changes(
     # Behind the first of several moves that each write a part, it says that the other parts are written too.
     rest_lost = number > 0 and (which == "back" or not f.back)
     yield "implicit-def of the target", (with_operand("implicit-def ${r}"),), "" if rest_lost else _WRITES
-    yield (
-        "implicit-def of the source",
-        (with_operand("implicit-def ${s}"),),
-        "" if again else "nothing reads the source any more",
-    )
+    # What it also reads implicitly, it keeps.
+    lost = "" if again and "implicit ${s}" not in code else "nothing reads the source any more, or it keeps it"
+    yield "implicit-def of the source", (with_operand("implicit-def ${s}"),), lost
     yield "implicit use of the source", (with_operand("implicit ${s}"),), "it is only said to be live"
     yield "implicit-def of another", (with_operand("implicit-def $vgpr200"),), "nothing reads it"
     yield "implicit-def of the stack pointer", (with_operand("implicit-def $sgpr32"),), ""
