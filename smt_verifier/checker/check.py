@@ -390,6 +390,8 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
             raise Refused("certificate", "a claim stands in another part than its own")
         if any(both.is_vector(n, after=False) != in_class for n in part.doubtful):
             raise Refused("certificate", "a claim stands in another part than its own")
+    for name in entry.masks:
+        _check_exists(both, name, after=False)
     masks = {m for m, _ in entry.masks.values()}
     used = entry.nonempty.union(*(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)

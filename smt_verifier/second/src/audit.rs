@@ -19,6 +19,16 @@ pub const NOT_FOLLOWED: &str = "not-followed";
 pub fn audit(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>,
 ) -> Result<usize, Refused> {
+    audit_phase(before, after, certificate, cpu, function, false)
+}
+
+/// Likewise; `saved_later`: LLVM saves what a callee must restore behind the phase (spec 12.3, 9.1).
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_phase(
+    before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
+) -> Result<usize, Refused> {
     let usage = |message: String| Refused::new(USAGE, message, "");
     let processor = tables().processor(cpu).ok_or_else(|| usage(format!("unknown processor `{cpu}`")))?;
     let (p, q) = (text::read(before)?, text::read(after)?);
@@ -33,6 +43,7 @@ pub fn audit(
     let convention = module::attributes(&p.module, &x.name)?.convention;
     let own = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).into_iter().filter(|unit| !own.contains(unit)).collect();
+    context.saved_later = saved_later;
     check::check(&context, &certificate)
 }
 

@@ -6,7 +6,7 @@ use crate::entry::{self, Claimed, MOST_CLAIMS};
 use crate::forms::{self, is_exec, is_location, is_scc, Mode};
 use crate::header;
 use crate::lanes::{is_vector_unit, Lane, Of, Set};
-use crate::masks::Effect;
+use crate::masks::{self, Effect};
 use crate::model::{Block, Flags, Kind, Operand, Refused};
 use crate::moves;
 use crate::tables::tables;
@@ -41,6 +41,33 @@ struct Walk<'a> {
     splits: usize,
 }
 
+/// What V_SET_INACTIVE reads in which classes (spec 5.4).
+struct Blend {
+    mask: usize,
+    unread: [(usize, Vec<usize>); 2],
+}
+
+/// What is compared of what an instruction reads.
+#[derive(Default)]
+struct Reading {
+    /// Classes.
+    readers: Vec<usize>,
+    /// Lanes of operands that are not read (spec 5.11).
+    skip: Vec<(usize, usize)>,
+    blend: Option<Blend>,
+}
+
+impl Reading {
+    /// The classes that read this operand.
+    fn of(&self, operand: usize) -> Vec<usize> {
+        let unread = |class: &usize| {
+            let mut all = self.blend.iter().flat_map(|blend| &blend.unread);
+            all.any(|(number, classes)| *number == operand && classes.contains(class))
+        };
+        self.readers.iter().copied().filter(|class| !unread(class)).collect()
+    }
+}
+
 /// What the members of a bundle of Q have done so far.
 struct Bundle<'a> {
     head: Code<'a>,
@@ -60,6 +87,8 @@ pub fn check(context: &Context<'_>, certificate: &Certificate) -> Result<usize, 
         return Err(wrong("it is about another function"));
     }
     same_blocks(context)?;
+    moves::saves_follow(&context.before)?;
+    moves::saves_follow(&context.after)?;
     let mut budget = MOST_CLAIMS;
     let mut claimed = Vec::new();
     for (number, part) in certificate.blocks.iter().enumerate() {
@@ -198,13 +227,14 @@ impl<'a> Checker<'a> {
         if walk.repeats != part.repeats.len() || walk.splits != part.splits.len() {
             return Err(wrong("a `repeat` or `split` at an instruction that is none"));
         }
-        self.edges(&walk, before)
+        self.edges(&mut walk, before)
     }
 
     /// Spec 12.1, 12.2.
-    fn edges(&self, walk: &Walk<'_>, codes: &[Code<'_>]) -> Result<(), Refused> {
+    fn edges(&self, walk: &mut Walk<'_>, codes: &[Code<'_>]) -> Result<(), Refused> {
         let Some(block) = self.context.after.function.blocks.get(walk.block) else { return Ok(()) };
         let tested = tested(codes, block, walk.block);
+        walk.state.end_copies();
         for successor in &block.successors {
             let Some(claimed) = self.claimed.get(successor.block).and_then(Option::as_ref) else {
                 let message = format!("block {} has no claims", successor.block);
@@ -279,7 +309,7 @@ impl<'a> Checker<'a> {
 
     /// Opcodes that nobody follows (spec 6).
     fn followed(&self, code: Code<'_>) -> Result<(), Refused> {
-        let odd = ["blend", "vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
+        let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
         let odd = odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty());
         // A write of MODE that reaches the bits which let indices or skips change what follows.
         let last = code.instruction.explicit().last().filter(|_| code.instruction.opcode.starts_with("S_SETREG"));
@@ -300,7 +330,7 @@ impl<'a> Checker<'a> {
         let other = state.classes.iter().any(|class| class.active && class.kind == ThreadKind::Other);
         let whole_wave = q.has("wwm-copy") || q.opcode.value("spill").starts_with("WWM_");
         let entry = header::is_true(function, "machineFunctionInfo.isEntryFunction");
-        if !(other || whole_wave) || entry || q.has("no-code") || self.has_virtual {
+        if !(other || whole_wave) || entry || q.has("no-code") || self.has_virtual || self.context.saved_later {
             return Ok(());
         }
         for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
@@ -402,7 +432,13 @@ impl<'a> Checker<'a> {
                 walk.state.spoil_cells(lane, side);
                 match side {
                     Side::Place => walk.state.spoil(lane, &run),
-                    Side::Name if code.has("undefines") => walk.state.undefine(lane, &run),
+                    Side::Name if code.has("undefines") => {
+                        walk.state.undefine(lane, &run);
+                        for cell in self.context.cells_in(lane) {
+                            walk.state.undefine(cell, &run);
+                            walk.state.note_cell(cell, side);
+                        }
+                    }
                     // What a KILL defines beside what it reads is not said to be undefined.
                     Side::Name => walk.state.forget(lane, &run),
                 }
@@ -410,7 +446,7 @@ impl<'a> Checker<'a> {
             }
         }
         if side == Side::Place {
-            written.iter().for_each(|lane| walk.state.note_written(*lane));
+            written.iter().for_each(|lane| walk.state.note_written(*lane, false));
         }
         self.move_frame(&mut walk.state, code, &written);
         Ok(())
@@ -423,6 +459,7 @@ impl<'a> Checker<'a> {
         let text = &self.context.after;
         if let Some(of) = u32::try_from(j).ok().and_then(|j| walk.part.repeats.get(&j)).copied() {
             walk.repeats += 1;
+            self.waiting_callers(&walk.state, q)?;
             return self.repeat(walk, of, q);
         }
         let flags = &q.instruction.flags;
@@ -479,7 +516,9 @@ impl<'a> Checker<'a> {
         forms::compare(context, p, q, Mode::Repeat)?;
         let (before, undef_before) = context.before.read_lanes(p, usize::MAX)?;
         let (after, undef_after) = context.after.read_lanes(q, p.instruction.operands.len())?;
-        if undef_before || undef_after || before.len() != after.len() {
+        let both = p.instruction.operands.iter().zip(&q.instruction.operands);
+        let vague = both.into_iter().any(|(x, y)| y.is_use() && y.is_undef() && !x.is_undef());
+        if undef_before || undef_after || vague || before.len() != after.len() {
             return Err(refused("an operand is `undef`"));
         }
         let active = walk.state.select(|class| class.active);
@@ -490,10 +529,10 @@ impl<'a> Checker<'a> {
             let read = Lane::new(Of::Read, block, instruction, k).with_vector(name.vector);
             let state = &walk.state;
             let is_held = if name.vector {
-                active
-                    .iter()
-                    .filter_map(|n| state.classes.get(*n))
-                    .all(|class| class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read))
+                active.iter().filter_map(|n| state.classes.get(*n)).all(|class| match class.kind {
+                    ThreadKind::Path => state.reads(Some(class), read, *place),
+                    _ => class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read),
+                })
             } else {
                 state.scalar.holds(*place).contains(&read) && !state.scalar.is_doubtful(read)
             };
@@ -518,14 +557,14 @@ impl<'a> Checker<'a> {
                     result.push((lane, kept));
                 } else {
                     walk.state.spoil(lane, &active);
-                    walk.state.note_written(lane);
+                    walk.state.note_written(lane, false);
                 }
             }
         }
         self.blank_places(walk, q, &active)?;
         walk.state.copy_places(&result, &active);
         for (lane, _) in &result {
-            walk.state.note_written(*lane);
+            walk.state.note_written(*lane, false);
         }
         self.heed_flags(walk, q)
     }
@@ -545,8 +584,8 @@ impl<'a> Checker<'a> {
         walk.terminated |= p.has("terminator");
         if p.has("bundle") {
             // Passes behind read nothing but this line of a bundle, so it must say what the members do.
-            let everyone = walk.state.select(|class| class.active);
-            self.read(walk, p, q, &everyone, &[])?;
+            let readers = walk.state.select(|class| class.active);
+            self.read(walk, p, q, &Reading { readers, ..Reading::default() })?;
             walk.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
             return self.no_split(walk, i, p);
         }
@@ -555,12 +594,13 @@ impl<'a> Checker<'a> {
         }
         self.reach_allowed(&walk.state, p)?;
         let (run, readers) = self.concerned(&walk.state, p);
-        let [mut skip, upper] = forms::unread(context, p)?;
+        let [skip, upper] = forms::unread(context, p)?;
+        let mut reading = Reading { readers, skip, blend: self.blend(walk, p)? };
         let mut lost = false;
-        if let Err(error) = self.agrees(walk, p, q, &readers, &skip) {
+        if let Err(error) = self.agrees(walk, p, q, &reading) {
             lost = !upper.is_empty();
-            skip.extend(upper);
-            if !lost || self.agrees(walk, p, q, &readers, &skip).is_err() {
+            reading.skip.extend(upper);
+            if !lost || self.agrees(walk, p, q, &reading).is_err() {
                 return Err(error);
             }
         }
@@ -577,7 +617,7 @@ impl<'a> Checker<'a> {
     fn follow_masks_behind(
         &mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>, effect: Effect,
     ) -> Result<(), Refused> {
-        if p.has("returns") && !self.has_virtual {
+        if p.has("returns") && !self.has_virtual && !self.context.saved_later {
             self.restored(walk, q)?;
         }
         self.heed_flags(walk, q)?;
@@ -616,21 +656,35 @@ impl<'a> Checker<'a> {
         self.heed_flags(walk, head)
     }
 
-    /// Spec 5.5, 5.6, but for these lanes of operands.
-    fn agrees(
-        &self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)],
-    ) -> Result<(), Refused> {
-        self.read(walk, p, q, readers, skip)?;
-        forms::early_clobbers(self.context, p, q, skip, |name| walk.state.is_undefined(name, readers))
+    /// Of V_SET_INACTIVE: its mask's number; two operands, and the classes in which each is not read (spec 5.4).
+    fn blend(&self, walk: &mut Walk<'_>, p: Code<'_>) -> Result<Option<Blend>, Refused> {
+        let numbers = p.opcode.numbers("blend");
+        let [inside, outside, mask] = numbers[..] else { return Ok(None) };
+        let right = |number: usize| number.saturating_add(p.instruction.definitions);
+        let operand = p.instruction.operands.get(right(mask));
+        let known = masks::mask_of(self.context, &mut walk.state, p, operand, &self.exec_lanes)?;
+        let without = |is_in: bool| {
+            walk.state
+                .select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
+        };
+        Ok(Some(Blend { mask: right(mask), unread: [(right(inside), without(false)), (right(outside), without(true))] }))
+    }
+
+    /// Spec 5.5, 5.6.
+    fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
+        self.read(walk, p, q, reading)?;
+        forms::early_clobbers(self.context, p, q, &reading.skip, |name| {
+            walk.state.is_undefined(name, &reading.readers)
+        })
     }
 
     /// Spec 5.5.
-    fn read(
-        &self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)],
-    ) -> Result<(), Refused> {
+    fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
         let state = &walk.state;
         let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
-        for (number, (x, y)) in both.filter(|(_, (x, _))| x.reads()) {
+        let mask = reading.blend.as_ref().map(|blend| blend.mask);
+        for (number, (x, y)) in both.filter(|(n, (x, _))| x.reads() || (x.is_use() && mask == Some(*n))) {
+            let readers = &reading.of(number);
             // What shows another register is equal where that one is; EXEC always is.
             let shown = match x.register.as_str() {
                 name if name.starts_with("src_vccz") => {
@@ -642,8 +696,9 @@ impl<'a> Checker<'a> {
             let shown: Vec<Lane> = self.context.after.used(shown).into_iter().map(Lane::unit).collect();
             let names = self.context.before.lanes(p, x)?.into_iter().chain(shown.iter().copied());
             let places = self.context.after.lanes(q, y)?.into_iter().chain(shown.iter().copied());
-            for (_, (name, place)) in names.zip(places).enumerate().filter(|(at, _)| !skip.contains(&(number, *at))) {
-                if y.is_undef() && !state.is_undefined(name, readers) {
+            let all = names.zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
+            for (_, (name, place)) in all {
+                if y.is_undef() && !x.is_undef() && !state.is_undefined(name, readers) {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
                 }
                 let all = if name.vector {
@@ -693,7 +748,7 @@ impl<'a> Checker<'a> {
             for place in self.context.after.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
                 walk.state.spoil_cells(place, Side::Place);
                 walk.state.spoil(place, run);
-                walk.state.note_written(place);
+                walk.state.note_written(place, false);
             }
         }
         Ok(())
@@ -716,7 +771,7 @@ impl<'a> Checker<'a> {
                 written.push(place);
             }
         }
-        written.iter().for_each(|place| state.note_written(*place));
+        written.iter().for_each(|place| state.note_written(*place, false));
         self.blank_places(walk, q, run)?;
         self.blank_names(walk, p, run)?;
         let waiting = self.waiting_others(&walk.state, p);
@@ -747,7 +802,7 @@ impl<'a> Checker<'a> {
             }
         }
         for place in &written {
-            state.note_written(*place);
+            state.note_written(*place, false);
         }
         self.move_frame(state, q, &written);
         Ok(())
@@ -791,7 +846,7 @@ impl<'a> Checker<'a> {
             }
             walk.state.undefine(lane, &run);
             walk.state.spoil(lane, &run);
-            walk.state.note_written(lane);
+            walk.state.note_written(lane, false);
         }
         Ok(())
     }
@@ -863,7 +918,7 @@ impl<'a> Checker<'a> {
             state.note_active(&exec);
         }
         for at in run {
-            let Some(class) = state.classes.get(*at) else { continue };
+            let Some(class) = state.classes.get(*at).filter(|class| class.kind != ThreadKind::Path) else { continue };
             if lanes.iter().any(|lane| lane.vector && class.part.is_doubtful(*lane)) {
                 pairs.iter().filter(|(read, _)| read.vector).for_each(|(read, _)| state.forget(*read, &[*at]));
             }
@@ -928,9 +983,16 @@ fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static 
     let [one, two] = block.successors.as_slice() else { return None };
     let target =
         |code: &Code<'_>| code.instruction.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
+    // No other branch may lead to the same block, whatever the tested one says.
+    let branches = |code: &Code<'_>| code.has("branch") || code.has("indirect-branch") || target(code).is_some();
     let (last, rest) = codes.split_last()?;
-    let (branch, other) =
-        if last.instruction.opcode == "S_BRANCH" { (rest.last()?, target(last)?) } else { (last, number + 1) };
+    let (branch, other, rest) = match rest.split_last() {
+        Some((branch, rest)) if last.instruction.opcode == "S_BRANCH" => (branch, target(last)?, rest),
+        _ => (last, number + 1, rest),
+    };
+    if rest.iter().any(branches) {
+        return None;
+    }
     let taken = target(branch)?;
     let named = [(taken, other), (other, taken)].contains(&(one.block, two.block)) && taken != other;
     let test = branch.opcode.value("test");

@@ -232,6 +232,10 @@ pub struct Context<'a> {
     pub promised: Set<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
+    /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
+    pub saved_later: bool,
+    /// Numbers of the cells that P names (`Lane::cell`).
+    cells: Vec<u8>,
     /// Sizes in bits in which vector spill code names a slot.
     pub slot_bits: Map<u32, BTreeSet<u32>>,
 }
@@ -262,10 +266,13 @@ impl<'a> Context<'a> {
             vector_slots,
             other_slots,
             promised: Set::default(),
+            saved_later: false,
+            cells: Vec::new(),
             reserved_after,
             slot_bits,
         };
         context.find_slots()?;
+        context.find_cells();
         Ok(context)
     }
 
@@ -302,6 +309,23 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    fn find_cells(&mut self) {
+        let codes = self.before.blocks.iter().flatten();
+        let lanes = codes.filter(|code| code.has("lane-save") || code.has("lane-restore"));
+        let number = |code: &Code<'_>| code.instruction.operands.get(2).and_then(|o| o.text.parse::<u8>().ok());
+        let halves = if self.coarse { 0..=0 } else { 0..=1 };
+        let cell = |thread| halves.clone().filter_map(move |half| Some(Lane::unit(0).cell_of(thread, half)?.cell));
+        self.cells = lanes.filter_map(number).flat_map(cell).collect();
+        self.cells.sort_unstable();
+        self.cells.dedup();
+    }
+
+    /// The cells that P may name in the register that a lane lies in.
+    pub fn cells_in(&self, lane: Lane) -> impl Iterator<Item = Lane> + '_ {
+        let cells = if lane.vector { self.cells.as_slice() } else { &[] };
+        cells.iter().map(move |cell| Lane { cell: *cell, vector: false, ..lane.base() })
+    }
+
     /// A name or place of a certificate with its file (spec 3.4); `None` for one that the texts do not have.
     pub fn resolve(&self, lane: Lane, place: bool) -> Option<Lane> {
         let text = if place { &self.after } else { &self.before };
@@ -314,6 +338,7 @@ impl<'a> Context<'a> {
             Of::Slot => self.vector_slots.contains(&lane.a),
             Of::Read => self.read_lane(lane)?.vector,
             Of::Result => self.result_lane(lane)?.vector,
+            Of::Unchanged => return None,
         };
         if lane.cell != 0 {
             let vector_base = if lane.of == Of::Unit { crate::lanes::is_vector_unit(lane.a) } else { vector };

@@ -59,12 +59,10 @@ impl<'a> Claimed<'a> {
         let mut masks: BTreeMap<u32, Vec<Lane>> = BTreeMap::new();
         for (mask, range) in &entry.masks {
             let names = spell(range, range.name, false)?;
-            if names.len() != context.wave_lanes || names.iter().any(|name| name.vector) {
-                return Err(wrong(format!("mask {mask} is not a wave wide")));
-            }
-            if masks.insert(*mask, names).is_some() {
-                return Err(wrong(format!("two lines about mask {mask}")));
-            }
+            masks.entry(*mask).or_default().extend(names);
+        }
+        if masks.values().any(|names| names.len() != context.wave_lanes || names.iter().any(|name| name.vector)) {
+            return Err(wrong("a mask that is not a wave wide".to_string()));
         }
         let mut claimed = Claimed {
             classes: &entry.classes,
@@ -305,7 +303,7 @@ pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) ->
     let live = live_ins(context, block);
     // Thread by thread both texts start with the same registers; the path and the scalars know only what is declared.
     let (mut scalar, mut vector, mut undeclared) = (Part::default(), Part::default(), Vec::new());
-    let mut units: Vec<u32> = context.before.units().chain(context.after.units()).collect();
+    let mut units: Vec<u32> = context.before.touched.iter().chain(&context.after.touched).copied().collect();
     units.extend(context.limits.saved.iter().copied().chain(EXEC));
     units.sort_unstable();
     units.dedup();
@@ -322,10 +320,13 @@ pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) ->
             part.add(lane, Lane::entry(unit));
         }
     }
+    let mut cells: Set<Lane> = Set::default();
     for (number, row) in context.before.virtuals() {
         let part = if row.class.is_vector { &mut vector } else { &mut scalar };
         for lane in context.before.used((0..row.lanes).collect::<Vec<u32>>()) {
-            part.set_undefined(Lane::new(Of::Virtual, number, lane, 0).with_vector(row.class.is_vector));
+            let name = Lane::new(Of::Virtual, number, lane, 0).with_vector(row.class.is_vector);
+            part.set_undefined(name);
+            cells.extend(context.cells_in(name));
         }
     }
     for (number, row) in &context.before.function.stack {
@@ -340,6 +341,10 @@ pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) ->
     }
     let mut state = State::default();
     state.scalar = scalar;
+    for cell in cells {
+        state.scalar.set_undefined(cell);
+        state.note_cell(cell, Side::Name);
+    }
     state.classes.push(Class::new(ThreadKind::Path, true, vector.clone()));
     undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
     state.classes.push(Class::new(ThreadKind::Active, true, vector.clone()));

@@ -327,6 +327,7 @@ pub fn early_clobbers(
 ) -> Result<(), Refused> {
     for (number, definition) in q.instruction.operands.iter().enumerate().filter(|(n, o)| is_early(q, *n, o)) {
         let written = context.after.lanes(q, definition)?;
+        let by_p = p.instruction.operands.get(number).map_or(Ok(Vec::new()), |o| context.before.lanes(p, o))?;
         for (at, (x, y)) in p.instruction.operands.iter().zip(&q.instruction.operands).enumerate() {
             let table = if y.is_implicit() { None } else { q.opcode.row(at).and_then(|row| row.tied_to) };
             let tied = y.tied == Some(number) || table == Some(number);
@@ -335,7 +336,9 @@ pub fn early_clobbers(
             }
             let lanes = context.before.lanes(p, x)?.into_iter().zip(context.after.lanes(q, y)?).enumerate();
             for (k, (name, place)) in lanes {
-                if written.contains(&place) && !is_undefined(name) && !skip.contains(&(at, k)) {
+                // Where P reads what it overwrites, Q does.
+                let both = by_p.iter().zip(&written).any(|pair| pair == (&name, &place));
+                if written.contains(&place) && !both && !is_undefined(name) && !skip.contains(&(at, k)) {
                     return Err(q.refused("early-clobber", format!("operand {at} is overwritten by operand {number}")));
                 }
             }

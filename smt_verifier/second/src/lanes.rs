@@ -18,6 +18,8 @@ pub enum Of {
     Read,
     /// `!B.I.K`: `a`, `b`, `c`.
     Result,
+    /// What `$U` (`a` is U) holds if no copy is propagated (spec 10.6); no certificate names it.
+    Unchanged,
 }
 
 /// A name or a place: 16 bits (or 32, spec 3.1) of something.
@@ -85,6 +87,7 @@ impl Lane {
             Of::Entry => Lane::entry(self.a.checked_add(step)?),
             Of::Virtual | Of::Slot => Lane { b: self.b.checked_add(step)?, ..self },
             Of::Read | Of::Result => Lane { c: self.c.checked_add(u16::try_from(count).ok()?)?, ..self },
+            Of::Unchanged => return None,
         })
     }
 }
@@ -103,6 +106,7 @@ impl std::fmt::Display for Lane {
             Of::Entry => write!(out, "^{}", self.a),
             Of::Read => write!(out, "@{}.{}.{}", self.a, self.b, self.c),
             Of::Result => write!(out, "!{}.{}.{}", self.a, self.b, self.c),
+            Of::Unchanged => write!(out, "${} unchanged", self.a),
         }
     }
 }

@@ -1,22 +1,24 @@
-//! `verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME]`.
+//! `verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later]`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use verilocc_check::audit::{audit, NOT_FOLLOWED, USAGE};
+use verilocc_check::audit::{audit_phase, NOT_FOLLOWED, USAGE};
 
-const USE: &str = "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME]";
+const USE: &str = "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later]";
 const REFUSED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 const UNFOLLOWED: u8 = 3;
 
 fn main() -> ExitCode {
-    let (mut files, mut cpu, mut function) = (Vec::new(), None, None);
+    let (mut files, mut cpu, mut function, mut saved_later) = (Vec::new(), None, None, false);
     for argument in std::env::args().skip(1) {
         if let Some(name) = argument.strip_prefix("--mcpu=") {
             cpu = Some(name.to_string());
         } else if let Some(name) = argument.strip_prefix("--function=") {
             function = Some(name.to_string());
+        } else if argument == "--saved-later" {
+            saved_later = true;
         } else if argument == "--help" {
             println!("{USE}\nexit codes: 0 accepted, 1 refused, 2 bad input or usage, 3 not followed");
             return ExitCode::SUCCESS;
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         }
     }
     let [before, after, certificate] = texts.as_slice() else { return fail(USE) };
-    match audit(before, after, certificate, &cpu, function.as_deref()) {
+    match audit_phase(before, after, certificate, &cpu, function.as_deref(), saved_later) {
         Ok(compared) => {
             println!("accepted: {compared} operands compared");
             ExitCode::SUCCESS

@@ -226,7 +226,7 @@ fn result(state: &mut State, value: &Value) -> u32 {
 }
 
 /// What an operand is as a mask. Names of which nothing is known become a mask of their own.
-fn mask_of(
+pub fn mask_of(
     context: &Context<'_>, state: &mut State, p: Code<'_>, operand: Option<&Operand>, exec_lanes: &[Lane],
 ) -> Result<Mask, Refused> {
     let Some(operand) = operand else { return Ok(Mask::Unknown) };

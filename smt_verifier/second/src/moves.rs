@@ -3,7 +3,7 @@
 use crate::context::{spill_kind, Code, Context, Text};
 use crate::forms::{files, is_exec};
 use crate::header;
-use crate::lanes::{Lane, Of};
+use crate::lanes::{Lane, Of, Set};
 use crate::model::{Flags, Kind, Operand, Refused};
 use crate::tables::tables;
 use crate::threads::{ByClass, Side, State};
@@ -148,7 +148,8 @@ impl<'b> Form<'_, 'b> {
     fn whole_wave_copy(&self) -> Result<Move, Refused> {
         let [to, from] = self.explicit(1)?;
         let (a, b) = (self.register(to)?, self.register(from)?);
-        let fits = a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to).is_multiple_of(32);
+        let free = !header::value(self.text.function, "machineFunctionInfo.sgprForEXECCopy").trim_matches('\'').is_empty();
+        let fits = free && a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to) % 32 == 0;
         if !fits || from.is_undef() || from.tied.is_some() || a.iter().chain(&b).any(|lane| !lane.vector) {
             return Err(self.refused("other operands than a copy of a whole wave has"));
         }
@@ -266,7 +267,7 @@ impl<'b> Form<'_, 'b> {
         let end = u64::from(offset) + u64::from(bits.div_ceil(8));
         if self.context.other_slots.contains(&slot)
             || end > size
-            || !offset.is_multiple_of(if self.context.coarse { 4 } else { 2 })
+            || offset % (if self.context.coarse { 4 } else { 2 }) != 0
         {
             return Err(refused());
         }
@@ -329,7 +330,7 @@ impl<'b> Form<'_, 'b> {
     fn blanks(&self, moved: &mut Move) -> Result<(), Refused> {
         let mut kept: Vec<Lane> = moved.pairs.iter().map(|(to, _)| *to).collect();
         kept.extend(moved.carrier.iter().flat_map(|(register, _)| register.iter().copied()));
-        for operand in self.code.instruction.operands.iter().filter(|o| o.reads()) {
+        for operand in self.code.instruction.operands.iter().filter(|o| o.is_implicit() && o.reads()) {
             kept.extend(self.text.lanes(self.code, operand)?);
         }
         let of_exec = moved.pairs.iter().any(|(_, from)| is_exec(*from));
@@ -362,6 +363,30 @@ impl<'b> Form<'_, 'b> {
         }
         Ok(())
     }
+}
+
+/// A `lane-save` that defines a tuple reads it too, and the saves of its other parts follow in the block (spec 7.4).
+pub fn saves_follow(text: &Text<'_>) -> Result<(), Refused> {
+    for block in &text.blocks {
+        let mut saved: Set<Lane> = Set::default();
+        for code in block.iter().rev().filter(|code| code.has("lane-save")) {
+            let operands = &code.instruction.operands;
+            saved.extend(operands.get(1).map_or(Ok(Vec::new()), |source| text.lanes(*code, source))?);
+            let (mut defined, mut read) = (Vec::new(), Set::default());
+            for operand in operands.iter().filter(|o| o.is_implicit()) {
+                let lanes = text.lanes(*code, operand)?;
+                if operand.is_def() {
+                    defined.extend(lanes);
+                } else if operand.reads() {
+                    read.extend(lanes);
+                }
+            }
+            if !defined.iter().all(|lane| read.contains(lane) && saved.contains(lane)) {
+                return Err(code.refused("spill-slot", "it defines what it does not read, or what nothing behind saves,"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The register that a field of the header names, without `$`.
@@ -404,7 +429,7 @@ impl Move {
             }
         }
         let old: Vec<(Lane, ByClass)> = if self.vector_copy && side == Side::Place {
-            self.pairs.iter().map(|(to, _)| (*to, holdings(state, *to))).collect()
+            self.pairs.iter().map(|(to, _)| (*to, state.before_copies(*to))).collect()
         } else {
             Vec::new()
         };
@@ -427,20 +452,20 @@ impl Move {
             lose(state, *lane, &run);
         }
         if side == Side::Place {
-            for lane in self.written() {
-                state.note_written(lane);
-            }
             // LLVM's MachineCopyPropagation runs when all registers are physical.
             let physical = |(to, from): &(Lane, Lane)| to.of == Of::Unit && from.of == Of::Unit && !self.undef;
+            let again: Vec<bool> =
+                self.pairs.iter().map(|pair| self.vector_copy && physical(pair) && state.is_copied(*pair)).collect();
+            let kept = self.pairs.iter().zip(&again).filter(|(_, again)| **again).map(|((to, _), _)| *to);
+            let kept: Vec<Lane> = kept.collect();
+            for lane in self.written() {
+                state.note_written(lane, kept.contains(&lane));
+            }
             for ((to, from), (_, old)) in self.pairs.iter().zip(&old).filter(|(pair, _)| physical(pair)) {
                 state.note_copy(*to, *from, old);
             }
         }
     }
-}
-
-fn holdings(state: &State, place: Lane) -> ByClass {
-    (0..).zip(&state.classes).map(|(number, class)| (number, class.part.holds(place).to_vec())).collect()
 }
 
 /// The cells of `to` and of `from`, which a whole-wave move carries along: those that `from` does not have are lost.

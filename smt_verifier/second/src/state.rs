@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::lanes::{Lane, Map, Set};
+use crate::lanes::{Lane, Map, Of, Set};
 
 /// Names of one place, or places of one name.
 const MOST: usize = 4096;
@@ -73,8 +73,43 @@ impl Part {
         facts.places.entry(name).or_default().push(place);
     }
 
+    /// The place holds of what it holds only these names, until `unpropagate` (spec 10.6).
+    pub fn narrow(&mut self, place: Lane, names: &[Lane]) {
+        let unchanged = Lane { of: Of::Unchanged, ..place };
+        if self.holds(unchanged).is_empty() {
+            let own = self.holds(place).to_vec();
+            self.replace(unchanged, &own);
+        }
+        let both: Vec<Lane> = self.holds(place).iter().filter(|name| names.contains(name)).copied().collect();
+        self.replace(place, &both);
+    }
+
+    /// What the place holds where no copy is propagated.
+    pub fn unchanged(&self, place: Lane) -> &[Lane] {
+        match self.holds(Lane { of: Of::Unchanged, ..place }) {
+            [] => self.holds(place),
+            own => own,
+        }
+    }
+
+    /// Copies have not been propagated: what was narrowed is as it was.
+    pub fn unpropagate(&mut self) {
+        let all: Vec<Lane> = self.all_places().filter(|place| place.of == Of::Unchanged).collect();
+        for place in all {
+            let names = self.holds(place).to_vec();
+            self.write(Lane { of: Of::Unit, ..place }, &names);
+        }
+    }
+
     /// The place holds exactly these names.
     pub fn write(&mut self, place: Lane, names: &[Lane]) {
+        if place.of == Of::Unit {
+            self.replace(Lane { of: Of::Unchanged, ..place }, &[]);
+        }
+        self.replace(place, names);
+    }
+
+    fn replace(&mut self, place: Lane, names: &[Lane]) {
         if names.is_empty() && !self.0.holds.contains_key(&place) {
             return;
         }

@@ -3,7 +3,7 @@
 use crate::certificate::ThreadKind;
 use crate::context::EXEC;
 use crate::forms::is_scc;
-use crate::lanes::{Lane, Map, Set};
+use crate::lanes::{Lane, Map, Of, Set};
 use crate::model::Refused;
 use crate::state::{Known, Part};
 
@@ -489,34 +489,53 @@ impl State {
 
     // Copies across EXEC (spec 10.6).
 
-    /// A place was written by an instruction of Q, in whatever classes.
-    pub fn note_written(&mut self, place: Lane) {
-        for copied in self.copies.iter_mut().filter(|c| c.valid) {
-            copied.valid = copied.target != place && copied.source != place;
+    /// A place was written by an instruction of Q, in whatever classes; `again`: by a copy that stands there already,
+    /// which the pass may delete: then it is as if nothing had been written.
+    pub fn note_written(&mut self, place: Lane, again: bool) {
+        if !again {
+            for copied in self.copies.iter_mut().filter(|c| c.valid) {
+                copied.valid = copied.target != place && copied.source != place;
+            }
+            self.written.insert(place, self.now);
         }
-        self.written.insert(place, self.now);
+        if place.of == Of::Unit {
+            let unchanged = Lane { of: Of::Unchanged, ..place };
+            self.everywhere(|part| part.write(unchanged, &[]));
+        }
+    }
+
+    /// What a place holds in each class if no copy is propagated.
+    pub fn before_copies(&self, place: Lane) -> ByClass {
+        (0..).zip(&self.classes).map(|(number, class)| (number, class.part.unchanged(place).to_vec())).collect()
+    }
+
+    /// The same copy stands before, and neither register has been written since.
+    pub fn is_copied(&self, (target, source): (Lane, Lane)) -> bool {
+        self.copies.iter().any(|copied| copied.valid && (copied.target, copied.source) == (target, source))
     }
 
     /// A vector COPY of Q alone has copied `source` to `target`; `old` is what the target held before, by class.
     pub fn note_copy(&mut self, target: Lane, source: Lane, old: &ByClass) {
         let written = self.written.get(&source).copied().filter(|at| *at < self.exec_written);
-        let number = self.copies.len();
-        self.copies.push(Copied { target, source, valid: true });
+        // The pass may delete a copy that stands again. Those behind it are then compared with the first one.
+        let first = self.copies.iter().position(|c| c.valid && (c.target, c.source) == (target, source));
+        let number = first.unwrap_or(self.copies.len());
+        if first.is_none() {
+            self.copies.push(Copied { target, source, valid: true });
+        }
         for at in 0..self.classes.len() {
             let Some(class) = self.classes.get(at).filter(|class| class.kind != ThreadKind::Path) else { continue };
-            let both = |own: &[Lane]| -> Vec<Lane> {
-                let source = self.held(class, source);
-                own.iter().copied().filter(|name| source.contains(name)).collect()
-            };
+            let holds_source = self.held(class, source);
+            let both = |own: &[Lane]| own.iter().copied().filter(|name| holds_source.contains(name)).collect::<Vec<_>>();
+            let before = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
+            let repeated = first.is_some() && class.waited.contains(&number);
             let narrowed = match written {
+                _ if repeated => Some(both(before)),
                 Some(written) if !class.active && class.was_active(written) => Some(both(class.part.holds(target))),
-                Some(written) if !class.was_active(written) => {
-                    let own = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
-                    Some(both(own))
-                }
+                Some(written) if class.active && !class.was_active(written) => Some(both(before)),
                 _ => None,
             };
-            let waits = !class.active;
+            let waits = !class.active && first.is_none();
             if let Some(class) = self.classes.get_mut(at) {
                 if let Some(names) = narrowed {
                     class.part.write(target, &names);
@@ -528,18 +547,20 @@ impl State {
         }
     }
 
+    /// At the end of a block: copies are propagated within it only.
+    pub fn end_copies(&mut self) {
+        self.everywhere(Part::unpropagate);
+    }
+
     fn wake(&mut self, number: usize) {
         let waited = self.classes.get(number).map(|class| class.waited.clone()).unwrap_or_default();
         // In order: a copy of a copy is narrowed by the first one too.
         for at in waited {
             let Some(copied) = self.copies.get(at).filter(|copied| copied.valid) else { continue };
-            let Some(class) = self.classes.get(number) else { return };
+            let (Some(class), target) = (self.classes.get(number), copied.target) else { return };
             let source = self.held(class, copied.source);
-            let names: Vec<Lane> =
-                class.part.holds(copied.target).iter().copied().filter(|n| source.contains(n)).collect();
-            let target = copied.target;
             if let Some(class) = self.classes.get_mut(number) {
-                class.part.write(target, &names);
+                class.part.narrow(target, &source);
             }
         }
     }
