@@ -101,7 +101,11 @@ def changes(
     rest_lost = number > 0 and (which == "back" or not f.back)
     yield "implicit-def of the target", (with_operand("implicit-def ${r}"),), "" if rest_lost else _WRITES
     # What it also reads implicitly, it keeps.
-    lost = "" if again and "implicit ${s}" not in code else "nothing reads the source any more, or it keeps it"
+    lost = (
+        ""
+        if again and not f.again and "implicit ${s}" not in code
+        else "nothing reads the source any more, or it keeps it"
+    )
     yield "implicit-def of the source", (with_operand("implicit-def ${s}"),), lost
     yield "implicit use of the source", (with_operand("implicit ${s}"),), "it is only said to be live"
     yield "implicit-def of another", (with_operand("implicit-def $vgpr200"),), "nothing reads it"
