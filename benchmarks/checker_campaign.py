@@ -161,8 +161,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "mutants": sum(s["mutants"] for s in sums.values()),
         "by tree": dict(trees),
-        "by part": {part: dict(s) for part, s in sums.items()},
-        "empty cells": sum(row.count("0") for table in tables.values() for row in table.values()),
+        "by part": {part: {"rows in all": len(PARTS[part][0]()), **s} for part, s in sums.items()},
+        "empty cells of the rows reached": sum(row.count("0") for table in tables.values() for row in table.values()),
         "faults": faults[:200],
         "disagreements": sorted(disagreements.values(), key=lambda d: -d["count"])[:100],
         "skipped": {part: dict(s.most_common()) for part, s in skipped.items()},

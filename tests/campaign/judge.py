@@ -24,7 +24,7 @@ from smt_verifier.checker.text import read
 BATCH = "VERILOCC_SECOND_BATCH"
 """Names the program that ``smt_verifier/second/examples/batch.rs`` is; without it each question starts a process."""
 ACCEPTED = "accepted"
-WAITING = 256
+WAITING = 48
 """Questions that may be open: their answers fit a pipe."""
 
 _read = lru_cache(maxsize=4)(read)

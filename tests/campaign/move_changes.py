@@ -8,12 +8,13 @@ from campaign.move_forms import Form
 
 
 def changes(
-    f: Form, line: str, which: str, number: int, right: Callable[[bool], bool]
+    f: Form, line: str, which: str, number: int, right: Callable[[bool], bool], *, again: bool
 ) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """What becomes of one move, the lines in its place, and why they are right.
 
     Args:
         line: move ``number`` of those that move the value ``which`` way, ``out`` or ``back``.
+        again: the value is moved out of its register more than once, so that the register must keep it.
         right: whether the moves are right if they run for active threads only (True), or for all (False).
     """
     yield "dropped", (), "it has no code" if "IMPLICIT_DEF" in line else ""
@@ -59,7 +60,7 @@ def changes(
                 break
     if "${s}" in tail.partition(", implicit")[0]:
         yield "source undef", (line.replace("${s}", "undef ${s}", 1),), ""
-        yield "source killed", (line.replace("${s}", "killed ${s}", 1),), "nothing else reads it"
+        yield "source killed", (line.replace("${s}", "killed ${s}", 1),), "" if again else "nothing else reads it"
         yield "source virtual", (line.replace("${s}", "%1", 1),), ""
     if "renamable ${r}" in head:
         yield "target dead", (line.replace("renamable ${r}", "dead renamable ${r}", 1),), ""
@@ -99,7 +100,13 @@ def changes(
     # Behind the first of several moves that each write a part, it says that the other parts are written too.
     rest_lost = number > 0 and (which == "back" or not f.back)
     yield "implicit-def of the target", (with_operand("implicit-def ${r}"),), "" if rest_lost else _WRITES
-    yield "implicit-def of the source", (with_operand("implicit-def ${s}"),), "nothing reads the source any more"
+    # What it also reads implicitly, it keeps.
+    lost = (
+        ""
+        if again and not f.again and "implicit ${s}" not in code
+        else "nothing reads the source any more, or it keeps it"
+    )
+    yield "implicit-def of the source", (with_operand("implicit-def ${s}"),), lost
     yield "implicit use of the source", (with_operand("implicit ${s}"),), "it is only said to be live"
     yield "implicit-def of another", (with_operand("implicit-def $vgpr200"),), "nothing reads it"
     yield "implicit-def of the stack pointer", (with_operand("implicit-def $sgpr32"),), ""

@@ -327,6 +327,10 @@ class Placed:
             ]
         return [name for name in dict.fromkeys([*mine, *masks]) if name != f"${drop}"]
 
+    def again(self, which: str) -> bool:
+        """Whether the value is moved out of its register again after a move ``out`` or ``back``."""
+        return self.context.name == "loop" and self.out in "BC" and (which == "out" or self.back in "BC")
+
     def right_if(self, active_only: bool) -> bool:
         """Whether the moves would be right if they ran for active threads only, or for all."""
         return replace(self, form=replace(self.form, vector=active_only)).right()
@@ -389,7 +393,7 @@ def _changed(p: Placed) -> Iterator[Mutant]:
     after = p.texts()[1]
     for which, lines in (("out", f.out), ("back", f.back)):
         for number, line in enumerate(lines):
-            for column, new, why in changes(f, line, which, number, p.right_if):
+            for column, new, why in changes(f, line, which, number, p.right_if, again=p.again(which)):
                 new_lines = (*lines[:number], *new, *lines[number + 1 :])
                 changed = p.texts(out=new_lines)[1] if which == "out" else p.texts(back=new_lines)[1]
                 if changed != after:

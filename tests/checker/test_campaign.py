@@ -86,5 +86,5 @@ def test_the_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
         subprocess.run([*program, *options], check=True, capture_output=True, env=os.environ, timeout=120)
         results.append(json.loads(out.read_text()))
     assert results[0] == results[1]
-    assert results[0]["empty cells"] == 0
+    assert results[0]["empty cells of the rows reached"] == 0
     assert not results[0]["faults"]
