@@ -664,18 +664,18 @@ impl<'a> Checker<'a> {
         let operand = p.instruction.operands.get(right(mask));
         let known = masks::mask_of(self.context, &mut walk.state, p, operand, &self.exec_lanes)?;
         let without = |is_in: bool| {
-            walk.state
-                .select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
+            walk.state.select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
         };
-        Ok(Some(Blend { mask: right(mask), unread: [(right(inside), without(false)), (right(outside), without(true))] }))
+        Ok(Some(Blend {
+            mask: right(mask),
+            unread: [(right(inside), without(false)), (right(outside), without(true))],
+        }))
     }
 
     /// Spec 5.5, 5.6.
     fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
         self.read(walk, p, q, reading)?;
-        forms::early_clobbers(self.context, p, q, &reading.skip, |name| {
-            walk.state.is_undefined(name, &reading.readers)
-        })
+        forms::early_clobbers(self.context, p, q, &reading.skip, |name| walk.state.is_undefined(name, &reading.readers))
     }
 
     /// Spec 5.5.

@@ -148,7 +148,8 @@ impl<'b> Form<'_, 'b> {
     fn whole_wave_copy(&self) -> Result<Move, Refused> {
         let [to, from] = self.explicit(1)?;
         let (a, b) = (self.register(to)?, self.register(from)?);
-        let free = !header::value(self.text.function, "machineFunctionInfo.sgprForEXECCopy").trim_matches('\'').is_empty();
+        let free =
+            !header::value(self.text.function, "machineFunctionInfo.sgprForEXECCopy").trim_matches('\'').is_empty();
         let fits = free && a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to) % 32 == 0;
         if !fits || from.is_undef() || from.tied.is_some() || a.iter().chain(&b).any(|lane| !lane.vector) {
             return Err(self.refused("other operands than a copy of a whole wave has"));
@@ -382,7 +383,9 @@ pub fn saves_follow(text: &Text<'_>) -> Result<(), Refused> {
                 }
             }
             if !defined.iter().all(|lane| read.contains(lane) && saved.contains(lane)) {
-                return Err(code.refused("spill-slot", "it defines what it does not read, or what nothing behind saves,"));
+                return Err(
+                    code.refused("spill-slot", "it defines what it does not read, or what nothing behind saves,")
+                );
             }
         }
     }

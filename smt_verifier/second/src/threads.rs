@@ -526,7 +526,8 @@ impl State {
         for at in 0..self.classes.len() {
             let Some(class) = self.classes.get(at).filter(|class| class.kind != ThreadKind::Path) else { continue };
             let holds_source = self.held(class, source);
-            let both = |own: &[Lane]| own.iter().copied().filter(|name| holds_source.contains(name)).collect::<Vec<_>>();
+            let both =
+                |own: &[Lane]| own.iter().copied().filter(|name| holds_source.contains(name)).collect::<Vec<_>>();
             let before = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
             let repeated = first.is_some() && class.waited.contains(&number);
             let narrowed = match written {
