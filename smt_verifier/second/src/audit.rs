@@ -1,4 +1,4 @@
-//! One audit: two texts and a certificate (spec 1).
+//! One audit: two texts and a certificate (spec 1, 2.4), and what calls rely on (9).
 
 use crate::context::Context;
 use std::collections::BTreeSet;

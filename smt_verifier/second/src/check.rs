@@ -1,4 +1,6 @@
-//! Walks through the blocks, step by step (spec 5, 6, 8 to 12).
+//! Walks through the blocks, step by step (spec 2.3, 5.1, 5.4, 5.5, 5.10, 6, 8.2 to 8.4, 9, 9.1, 11, 12.2, 12.3, 13.6).
+//!
+//! Spec 8.3 is `remember` and `remember_result`.
 
 use crate::certificate::{BlockPart, Certificate, Take, ThreadKind};
 use crate::context::{Code, Context, EXEC, FLAT_SCRATCH, SCC, VCC};

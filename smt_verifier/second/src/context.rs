@@ -1,4 +1,4 @@
-//! Both texts as the checker sees them: lanes of operands, files, slots (spec 3).
+//! Both texts as the checker sees them: lanes of operands (spec 3.1), files (3.4), slots (7.3), cells (3.5).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6 to 5.9).
+//! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6, 5.7, 5.8, 5.9, 5.11); what is pure (8.1).
 
 use crate::context::{Code, Context, EXEC, SCC, VCC};
 use crate::lanes::{Lane, Of};

@@ -1,4 +1,4 @@
-//! What an instruction does with masks and EXEC (spec 10.1 to 10.5).
+//! What an instruction does with masks and EXEC (spec 10.1 to 10.5), and what it says of threads (10.7, 10.8, 10.9, 10.10).
 
 use crate::context::{Code, Context};
 use crate::forms::{is_exec, is_scc};

@@ -1,4 +1,4 @@
-//! Moves: copies, spill code, scalars in lanes (spec 7).
+//! Moves: copies (spec 7.1), implicit operands (7.2), spill code (7.3), scalars in lanes (7.4), whole waves (7.5).
 
 use crate::context::{spill_kind, Code, Context, Text};
 use crate::forms::{files, is_exec};

@@ -1,4 +1,4 @@
-//! Classes of threads, masks and EXEC (spec 3.6, 4, 10).
+//! Classes of threads (spec 3.6), changes of the state (4), masks (10.1, 10.2, 10.3, 10.4), copies across EXEC (10.6).
 
 use crate::certificate::ThreadKind;
 use crate::context::EXEC;
