@@ -3,7 +3,7 @@
 //! Spec 8.3 is `remember` and `remember_result`.
 
 use crate::certificate::{BlockPart, Certificate, Take, ThreadKind};
-use crate::context::{Code, Context, EXEC, FLAT_SCRATCH, SCC, VCC};
+use crate::context::{Code, Context, EXEC, FLAT_SCRATCH};
 use crate::entry::{self, Claimed, MOST_CLAIMS};
 use crate::forms::{self, is_exec, is_location, is_scc, Mode};
 use crate::header;
@@ -387,12 +387,11 @@ impl<'a> Checker<'a> {
         let (run, _) = self.concerned(&walk.state, p);
         self.remember(walk, i, p, &run)?;
         let waiting = self.waiting_others(&walk.state, p);
-        self.blank_names(walk, p, &run)?;
+        self.blank(walk, p, Side::Name, &run)?;
         let mut written = Vec::new();
         for operand in p.instruction.operands.iter().filter(|o| o.is_def()) {
             for name in text.lanes(p, operand)? {
-                walk.state.spoil_cells(name, Side::Name);
-                walk.state.forget(name, &run);
+                walk.state.define(name, &run);
                 walk.state.forget(name, &waiting);
                 written.push(name);
             }
@@ -417,7 +416,7 @@ impl<'a> Checker<'a> {
 
     /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value.
     fn without_code(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side) -> Result<(), Refused> {
-        let text = if side == Side::Name { &self.context.before } else { &self.context.after };
+        let text = self.context.text(side);
         let run = walk.state.select(|class| class.active);
         let mut read = Vec::new();
         for operand in code.instruction.operands.iter().filter(|o| o.reads()) {
@@ -431,24 +430,18 @@ impl<'a> Checker<'a> {
                 if read.contains(&lane) {
                     continue;
                 }
-                walk.state.spoil_cells(lane, side);
-                match side {
-                    Side::Place => walk.state.spoil(lane, &run),
-                    Side::Name if code.has("undefines") => {
-                        walk.state.undefine(lane, &run);
-                        for cell in self.context.cells_in(lane) {
-                            walk.state.undefine(cell, &run);
-                            walk.state.note_cell(cell, side);
-                        }
-                    }
-                    // What a KILL defines beside what it reads is not said to be undefined.
-                    Side::Name => walk.state.forget(lane, &run),
-                }
                 written.push(lane);
+                // What a KILL defines beside what it reads is not said to be undefined.
+                if side == Side::Name && !code.has("undefines") {
+                    walk.state.define(lane, &run);
+                    continue;
+                }
+                walk.state.lose(lane, side, &run);
+                for cell in self.context.cells_in(lane).filter(|_| side == Side::Name) {
+                    walk.state.undefine(cell, &run);
+                    walk.state.note_cell(cell, side);
+                }
             }
-        }
-        if side == Side::Place {
-            written.iter().for_each(|lane| walk.state.note_written(*lane, false));
         }
         self.move_frame(&mut walk.state, code, &written);
         Ok(())
@@ -553,17 +546,16 @@ impl<'a> Checker<'a> {
         let mut result = Vec::new();
         for (number, operand) in q.instruction.operands.iter().enumerate().filter(|(_, o)| o.is_def()) {
             for (k, lane) in (0_u16..).zip(context.after.lanes(q, operand)?) {
-                walk.state.spoil_cells(lane, Side::Place);
                 if number == 0 {
+                    walk.state.spoil_cells(lane, Side::Place);
                     let kept = Lane::new(Of::Result, block, instruction, k).with_vector(lane.vector);
                     result.push((lane, kept));
                 } else {
-                    walk.state.spoil(lane, &active);
-                    walk.state.note_written(lane, false);
+                    walk.state.lose(lane, Side::Place, &active);
                 }
             }
         }
-        self.blank_places(walk, q, &active)?;
+        self.blank(walk, q, Side::Place, &active)?;
         walk.state.copy_places(&result, &active);
         for (lane, _) in &result {
             walk.state.note_written(*lane, false);
@@ -687,18 +679,9 @@ impl<'a> Checker<'a> {
         let mask = reading.blend.as_ref().map(|blend| blend.mask);
         for (number, (x, y)) in both.filter(|(n, (x, _))| x.reads() || (x.is_use() && mask == Some(*n))) {
             let readers = &reading.of(number);
-            // What shows another register is equal where that one is; EXEC always is.
-            let shown = match x.register.as_str() {
-                name if name.starts_with("src_vccz") => {
-                    VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect()
-                }
-                name if name.starts_with("src_scc") => vec![SCC],
-                _ => Vec::new(),
-            };
-            let shown: Vec<Lane> = self.context.after.used(shown).into_iter().map(Lane::unit).collect();
-            let names = self.context.before.lanes(p, x)?.into_iter().chain(shown.iter().copied());
-            let places = self.context.after.lanes(q, y)?.into_iter().chain(shown.iter().copied());
-            let all = names.zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
+            let (names, places) = (self.context.before.lanes(p, x)?, self.context.after.lanes(q, y)?);
+            let all =
+                names.into_iter().zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
             for (_, (name, place)) in all {
                 if y.is_undef() && !x.is_undef() && !state.is_undefined(name, readers) {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
@@ -729,28 +712,14 @@ impl<'a> Checker<'a> {
         state.select(|class| class.kind == ThreadKind::Other && !class.active)
     }
 
-    /// An `undef` definition of a subregister undefines the rest of its register (spec 5.10).
-    fn blank_names(&self, walk: &mut Walk<'_>, p: Code<'_>, run: &[usize]) -> Result<(), Refused> {
+    /// An `undef` definition of a subregister leaves the rest of its register without a value (spec 5.10).
+    fn blank(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side, run: &[usize]) -> Result<(), Refused> {
+        let text = self.context.text(side);
         let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in p.instruction.operands.iter().filter(undef) {
-            let own = self.context.before.lanes(p, operand)?;
-            for lane in self.context.before.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                walk.state.spoil_cells(lane, Side::Name);
-                walk.state.undefine(lane, run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Likewise in Q: the rest of the register holds nothing.
-    fn blank_places(&self, walk: &mut Walk<'_>, q: Code<'_>, run: &[usize]) -> Result<(), Refused> {
-        let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in q.instruction.operands.iter().filter(undef) {
-            let own = self.context.after.lanes(q, operand)?;
-            for place in self.context.after.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                walk.state.spoil_cells(place, Side::Place);
-                walk.state.spoil(place, run);
-                walk.state.note_written(place, false);
+        for operand in code.instruction.operands.iter().filter(undef) {
+            let own = text.lanes(code, operand)?;
+            for lane in text.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
+                walk.state.lose(lane, side, run);
             }
         }
         Ok(())
@@ -768,14 +737,12 @@ impl<'a> Checker<'a> {
         }
         for added in q.instruction.operands.iter().skip(p.instruction.operands.len()).filter(|o| o.is_def()) {
             for place in after.lanes(q, added)?.into_iter().filter(|place| !read.contains(place)) {
-                state.spoil_cells(place, Side::Place);
-                state.spoil(place, run);
+                state.lose(place, Side::Place, run);
                 written.push(place);
             }
         }
-        written.iter().for_each(|place| state.note_written(*place, false));
-        self.blank_places(walk, q, run)?;
-        self.blank_names(walk, p, run)?;
+        self.blank(walk, q, Side::Place, run)?;
+        self.blank(walk, p, Side::Name, run)?;
         let waiting = self.waiting_others(&walk.state, p);
         let state = &mut walk.state;
         let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
@@ -787,24 +754,19 @@ impl<'a> Checker<'a> {
                 _ => 0,
             };
             for name in &names {
-                state.spoil_cells(*name, Side::Name);
-                state.forget(*name, run);
+                state.define(*name, run);
                 state.forget(*name, &waiting);
             }
             for (at, (name, place)) in names.into_iter().zip(places).enumerate() {
-                state.spoil_cells(place, Side::Place);
+                state.lose(place, Side::Place, run);
                 if place.vector {
                     state.spoil(place, &waiting);
                 }
-                state.spoil(place, run);
                 if at < known {
                     state.hold(place, name, run);
                 }
                 written.push(place);
             }
-        }
-        for place in &written {
-            state.note_written(*place, false);
         }
         self.move_frame(state, q, &written);
         Ok(())
@@ -844,11 +806,8 @@ impl<'a> Checker<'a> {
         for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !limits.kept.contains(unit)) {
             let lane = Lane::unit(unit);
             for side in [Side::Name, Side::Place] {
-                walk.state.spoil_cells(lane, side);
+                walk.state.lose(lane, side, &run);
             }
-            walk.state.undefine(lane, &run);
-            walk.state.spoil(lane, &run);
-            walk.state.note_written(lane, false);
         }
         Ok(())
     }

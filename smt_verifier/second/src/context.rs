@@ -6,6 +6,7 @@ use crate::lanes::{Lane, Map, Of, Set};
 use crate::limits::Limits;
 use crate::model::{Function, Instruction, Kind, Operand, Refused};
 use crate::tables::{tables, Opcode, Processor, Register, RegisterClass};
+use crate::threads::Side;
 
 /// An instruction with its row of the tables.
 #[derive(Clone, Copy)]
@@ -307,6 +308,14 @@ impl<'a> Context<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The text of P or of Q.
+    pub fn text(&self, side: Side) -> &Text<'a> {
+        match side {
+            Side::Name => &self.before,
+            Side::Place => &self.after,
+        }
     }
 
     fn find_cells(&mut self) {

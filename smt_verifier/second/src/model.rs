@@ -180,10 +180,6 @@ impl Flags {
     pub fn with(self, flag: Flags) -> Flags {
         Flags(self.0 | flag.0)
     }
-
-    pub fn without(self, flag: Flags) -> Flags {
-        Flags(self.0 & !flag.0)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]

@@ -294,6 +294,24 @@ impl State {
         }
     }
 
+    /// A lane gets no value: a name is undefined, a place holds nothing; cells in it likewise.
+    pub fn lose(&mut self, lane: Lane, side: Side, run: &[usize]) {
+        self.spoil_cells(lane, side);
+        match side {
+            Side::Name => self.undefine(lane, run),
+            Side::Place => {
+                self.spoil(lane, run);
+                self.note_written(lane, false);
+            }
+        }
+    }
+
+    /// A name is defined anew, and no place holds it; cells in it likewise.
+    pub fn define(&mut self, name: Lane, run: &[usize]) {
+        self.spoil_cells(name, Side::Name);
+        self.forget(name, run);
+    }
+
     // Masks (spec 10.1 to 10.3).
 
     pub fn new_mask(&mut self) -> u32 {
