@@ -18,7 +18,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
 _PR_SET_CHILD_SUBREAPER = 36
-_PLACES = ("--out", "--log", "--scratch", "--kernels", "--against")
+_PLACES = ("--out", "--log", "--scratch", "--kernels", "--against", "--hub", "--tuning", "--llvm16", "--llvm22")
 """Options that name a place on this machine, which nobody else has."""
 
 Row = dict[str, Any]

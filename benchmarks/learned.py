@@ -30,14 +30,13 @@ from allocators import LIST, figures, one
 from common import Log, Row, command, cpu_seconds, options, write
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, loops_of, same_loops
+from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.learned import model_version
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.target.targets import target
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.split import held_out, split_of
@@ -63,16 +62,17 @@ def part(name: str) -> str:
     return "IREE" if name.startswith("iree") else "gfx1201" if "gfx1201" in name else "other"
 
 
-def compiled(text: str, cpu: str, llvm: KernelCost, settings: Settings) -> Row:
+def compiled(text: str, cpu: str, llvm: Reference, settings: Settings) -> Row:
     """A compilation, proved; its loops run as often as in LLVM's default compile."""
     start = cpu_seconds()
     done = compile_module(text.encode(), "kernel.ll", settings)
     seconds = cpu_seconds() - start
     if done.data is None or done.report.outcome is not Outcome.PROVED:
         return {"proved": False, "cpu_seconds": round(seconds, 3)}
-    cost = one(cost_of_assembly(done.data.decode(), target(cpu), loops_of({llvm.name: llvm})))
-    if not same_loops(cost, llvm):
+    comparable = llvm.costs_of_assembly(done.data.decode())
+    if not comparable:
         return {"proved": True, "other_loops": True, "cpu_seconds": round(seconds, 3)}
+    cost = one(comparable)
     notes = [note for note in done.report.notes if "stated" in note or "plan" in note]
     return {"proved": True, **figures(cost, seconds), "notes": notes}
 
@@ -85,11 +85,12 @@ def measure(path: str, plans: Sequence[int], plan_model: str) -> Row:
     row: Row = {"name": name, "target": cpu, "part": part(name), "sources": source_digest()}
     try:
         given = planned(text.encode(), "kernel.ll", Settings(cpu))
-        costs = given.direct_cost()
-        if len(costs) != 1:
-            return {**row, "error": f"{len(costs)} functions"}
-        llvm = one(costs)
-        row["llvm"] = figures(llvm, sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct"))
+        llvm = Reference.of_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target)
+        if len(llvm.costs) != 1:
+            return {**row, "error": f"{len(llvm.costs)} functions"}
+        row["llvm"] = figures(
+            one(llvm.costs), sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct")
+        )
         for _ in range(2):  # The first one loads what the later ones have.
             row["fast"] = compiled(text, cpu, llvm, Settings(cpu, emit=Emit.ASM))
         for count in plans:

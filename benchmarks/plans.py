@@ -31,7 +31,8 @@ from common import Log, Row, command, cpu_seconds, options, write
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
-from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, loops_of, same_loops
+from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.compile import compile_module
@@ -41,7 +42,6 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plan_rules import plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.target.targets import target
 
 BEST_BYTES = 60_000
 BEST_SECONDS = 5.0
@@ -63,15 +63,17 @@ def chosen(directory: Path, each: int, alike: int, most_bytes: int) -> list[Row]
     return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
 
 
-def llvms(ir: str, cpu: str) -> tuple[Row, KernelCost]:
+def llvms(ir: str, cpu: str) -> tuple[Row, Reference]:
     """LLVM's default compile."""
     given = planned(ir.encode(), "kernel.ll", Settings(cpu))
-    cost = one(given.direct_cost())
+    assembly = given.compiler.direct(given.ir, "asm").decode()
+    reference = Reference.of_assembly(assembly, given.target)
+    cost = one(reference.costs)
     seconds = sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct")
-    return figures(cost, seconds), cost
+    return figures(cost, seconds), reference
 
 
-def compiled(ir: str, cpu: str, effort: Effort, llvm: KernelCost) -> Row:
+def compiled(ir: str, cpu: str, effort: Effort, llvm: Reference) -> Row:
     """A compilation, proved, with the name of what was kept; its loops run as often as in LLVM's compile."""
     start = cpu_seconds()
     settings = Settings(cpu, emit=Emit.ASM, effort=effort, allocator_seconds=BEST_SECONDS)
@@ -79,9 +81,10 @@ def compiled(ir: str, cpu: str, effort: Effort, llvm: KernelCost) -> Row:
     seconds = cpu_seconds() - start
     if done.data is None or done.report.outcome is not Outcome.PROVED:
         return {"error": str(done.report.outcome)}
-    cost = one(cost_of_assembly(done.data.decode(), target(cpu), loops_of({llvm.name: llvm})))
-    if not same_loops(cost, llvm):
-        return {"error": "its loops are others than in LLVM's compile"}
+    comparable = llvm.costs_of_assembly(done.data.decode())
+    if not comparable:
+        return {"error": "it does not do the work of LLVM's compile"}
+    cost = one(comparable)
     kernel = next(f for f in done.report.functions if f.is_kernel)
     return {
         **figures(cost, seconds),

@@ -29,7 +29,16 @@ def build() -> Path | None:
     if cargo is None:
         return None
     with tempfile.TemporaryDirectory(prefix="verilocc-second-") as target:
-        command = [cargo, "build", "--release", "--offline", "--locked", "--quiet", "--manifest-path", CRATE / "Cargo.toml"]
+        command = [
+            cargo,
+            "build",
+            "--release",
+            "--offline",
+            "--locked",
+            "--quiet",
+            "--manifest-path",
+            CRATE / "Cargo.toml",
+        ]
         environment = {**os.environ, "CARGO_TARGET_DIR": target}
         if subprocess.run(command, check=False, env=environment).returncode:
             return None

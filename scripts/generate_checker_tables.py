@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
-from smt_verifier.audit.core import active, brackets, inactive, masks, partial, product, semantics  # noqa: E402
+from smt_verifier.audit.core import active, inactive, masks, partial, product, semantics  # noqa: E402
 from verilocc_mlir.target import instructions, registers, reserved  # noqa: E402
 from verilocc_mlir.target.attributes import CALLING_CONVENTIONS, GRAPHICS  # noqa: E402
 from verilocc_mlir.target.callingconv import REGMASKS, callee_saved  # noqa: E402
@@ -68,6 +68,10 @@ NAMED = {
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
 }  # fmt: skip
 """Traits of single opcodes."""
+
+
+_OPENS_BRACKETS = re.compile(r"S_OR_SAVEEXEC_B(?:32|64)\Z")
+"""What may open a whole-wave bracket (``core/brackets.py``)."""
 
 
 def sections() -> Iterator[tuple[str, Iterable[str]]]:
@@ -451,8 +455,7 @@ def _of_masks(name: str) -> Iterator[str]:
         ("first-bit", form.finds_first_bit),
         ("compare-equal", masks._COMPARE_EQUAL.match(name)),
         ("cmpx", name.startswith("V_CMPX_")),
-        ("bracket-open", brackets._OPEN.match(name)),
-        ("bracket-close", brackets._CLOSE.match(name)),
+        ("bracket-open", _OPENS_BRACKETS.match(name)),
     ):
         if has:
             yield trait

@@ -131,6 +131,12 @@ def _drop_unused(certificate: Certificate) -> None:
         return not isinstance(key, tuple) or key[0] not in "@!" or (key[1], key[2]) in used
 
     for entry in [block.entry for block in certificate.blocks if block.entry is not None]:
+        gone = {mask for name, (mask, _) in entry.masks.items() if not is_used(name)}
+        if gone:
+            entry.masks = {name: of for name, of in entry.masks.items() if of[0] not in gone}
+            entry.nonempty -= gone
+            for cls in entry.classes:
+                cls.member = {mask: inside for mask, inside in cls.member.items() if mask not in gone}
         for claims in (entry.scalars, *(c.claims for c in entry.classes)):
             claims.pairs = [pair for pair in claims.pairs if all(map(is_used, pair))]
             claims.undefined = list(filter(is_used, claims.undefined))
@@ -157,7 +163,8 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) ->
         known.add(state.scc)
     if exec_is_zero:
         known.add(state.emptied)
-    masks = _runs(both, state, needs.masks[successor])
+    ghosts = {name for name in state.masks if isinstance(name, tuple) and name[0] == "@"}
+    masks = _runs(both, state, needs.masks[successor] | ghosts)
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
     declared = declared_units(both, successor)
     live, later = needs.live[successor], needs.read_later[successor]
@@ -187,7 +194,12 @@ def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...
         known = state.masks.get(name)
         if known is None:
             continue
-        if not isinstance(name, int):
+        if isinstance(name, tuple) and name[0] == "@":
+            if not name[3]:
+                keys = tuple((*name[:3], k) for k in range(width))
+                if all(state.masks.get(key) == (known[0], k) for k, key in enumerate(keys)):
+                    found[name] = keys
+        elif not isinstance(name, int):
             cells.setdefault(known[0], {}).setdefault(known[1], []).append(name)
         elif not known[1]:
             keys = tuple(name + k * both.before.grain for k in range(width))

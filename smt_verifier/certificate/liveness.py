@@ -154,4 +154,5 @@ def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], s
     carries = bool(
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits
     )
-    return writes_exec(instruction, opcode), carries, sides[0], sides[1]
+    finds = "first-bit" in opcode.traits  # Which thread it is of a mask that is known (10.8).
+    return finds or writes_exec(instruction, opcode), finds or carries, sides[0], sides[1]

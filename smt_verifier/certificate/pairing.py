@@ -17,7 +17,7 @@ from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind
-from smt_verifier.checker.purity import is_dropped, is_pure
+from smt_verifier.checker.purity import is_pure
 
 Steps = list[tuple[str, int]]
 _EXACT = 1_000_000
@@ -40,7 +40,8 @@ class _Side:
 
     Attributes:
         at: their numbers.
-        certain: numbers of those that must stand on both sides; ``pure``: keys of the others.
+        certain: numbers of those that must stand on both sides; ``pure``: keys of the others. Loads, which P may have
+            alone, are among the first: Q never has.
     """
 
     def __init__(self, block: int, lanes: Lanes, both: Both, *, after: bool) -> None:
@@ -55,7 +56,7 @@ class _Side:
                 continue
             key = self.keys[number] = operation(instruction, both)
             self.at.append(number)
-            if not is_dropped(instruction, opcode, lanes):
+            if not is_pure(instruction, opcode, lanes):
                 self.certain.append(number)
             else:
                 self.pure[number] = key
@@ -96,7 +97,13 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
     steps: list[Steps] = []
     for n, (p, q) in enumerate(zip(ps, qs, strict=True)):
         if differ[n]:
-            pairs = _pairs(p, q, anchors[n], chains.pairs[n], {i for block, i in chains.foreign if block == n})
+            pairs = _pairs(
+                p,
+                q,
+                anchors[n],
+                chains.pairs[n],
+                {i for block, i in chains.foreign if block == n},
+            )
         else:
             pairs = list(zip(p.at, q.at, strict=True))
         pairs = [pair for pair in pairs if (n, pair[0]) not in unpaired]

@@ -21,7 +21,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped, is_pure
 from smt_verifier.checker.state import State, ThreadClass
 
-_ATTEMPTS = 8
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _function_named(certificate: str) -> str:
 
 
 def prepare(before: File, after: File, name: str, processor: str, *, saved_later: bool = False) -> Both:
-    """Both texts of one function, compared where neither a state nor a certificate is asked for (2, 13)."""
+    """Both texts of one function, compared where neither a state nor a certificate is asked for (2.4, 13)."""
     data = tables()
     target = data.processor(processor)
     if target is None:
@@ -390,6 +390,8 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
             raise Refused("certificate", "a claim stands in another part than its own")
         if any(both.is_vector(n, after=False) != in_class for n in part.doubtful):
             raise Refused("certificate", "a claim stands in another part than its own")
+    for name in entry.masks:
+        _check_exists(both, name, after=False)
     masks = {m for m, _ in entry.masks.values()}
     used = entry.nonempty.union(*(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)

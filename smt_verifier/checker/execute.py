@@ -146,7 +146,7 @@ class Execution(Effects):
         running = self.state.running()
         for number, first in original.first.items():
             if first < original.execs:
-                if not self._masks.is_exec([("@", *place, k) for k in range(original.execs)]):
+                if not self._masks.is_exec(self._saved_exec(place)):
                     raise Refused("value", f"{b.opcode} is repeated for other threads", f"line {b.line}")
                 continue
             use = pair.uses.get(number)
@@ -167,7 +167,12 @@ class Execution(Effects):
         self.remember_reads(number)
         original = self.both.originals.get((self.block, number))
         if original is not None and original.execs:
-            self._masks.remember_exec([("@", self.block, number, k) for k in range(original.execs)])
+            self._masks.remember_exec(self._saved_exec((self.block, number)))
+
+    def _saved_exec(self, place: Place) -> list[Key]:
+        """Names of the parts of EXEC that an original read: those that cover the wave."""
+        width = self.both.before.wave // (16 * self.both.before.grain)
+        return [("@", *place, k) for k in range(min(width, self.both.originals[place].execs))]
 
     def _writes_scc(self, a: Instruction) -> bool:
         return any(o.is_def and o.register == "scc" for o in a.operands)
@@ -260,7 +265,7 @@ class Execution(Effects):
         return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]
 
     def _spare_callers(self, b: Instruction, *, everywhere: bool) -> None:
-        """A called function writes vector registers of its caller's waiting threads only where it saves them (9)."""
+        """A called function writes vector registers of its caller's waiting threads only where it saves them (9.1)."""
         both = self.both
         if (
             both.is_entry

@@ -194,7 +194,7 @@ class Forms:
         if x.flags & _SAME != y.flags & _SAME or x.tied != y.tied or other_type:
             raise Refused("operands", f"{x.text} became {y.text} with other flags")
         if x.vreg < 0:
-            if x.register != y.register or y.vreg >= 0:
+            if y.vreg >= 0 or x.register not in (y.register, *self._same_register(y)):
                 raise Refused("fixed-register", f"fixed register ${x.register} became {y.text}")
             if "renamable" in y.flags and "renamable" not in x.flags:
                 raise Refused("fixed-register", f"fixed register ${x.register} is marked renamable")
@@ -219,6 +219,11 @@ class Forms:
         register = self.before.register(x.register)
         if register.file == "x" and x.register != "scc" and not self._allocatable.issuperset(register.units):
             raise Refused("dead-flag", f"${x.register} is said to be read for the last time, or not at all")
+
+    def _same_register(self, y: Operand) -> tuple[str, ...]:
+        """What an implicit register of Q is called as well: on wave32 ``$vcc`` is ``$vcc_lo`` (3.1)."""
+        names = ("vcc", "vcc_lo")
+        return names if y.is_implicit and self.after.wave == 32 and y.register in names else ()
 
     def _virtual(self, x: Operand, y: Operand, *, loose: bool) -> None:
         """A virtual register that stays virtual, or is made anew."""
@@ -339,6 +344,7 @@ class Forms:
         return frozenset(key for o in written if o.is_def and o.is_register for key in self.after.keys(o, b))
 
     def _overlap(self, b: Instruction, opcode: Opcode) -> None:
+        """No place is defined twice at once (5.8)."""
         if b.definitions < 2 and "asm" not in opcode.traits:
             return
         written: set[int] = set()

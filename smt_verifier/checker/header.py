@@ -1,4 +1,5 @@
-"""The headers of both texts: every field is equal, or is one of those that an allocation may change, and as it may.
+"""The headers of both texts: every field is equal, or is one of those that an allocation may change, and as it
+may (specification 13.1, 13.2).
 
 LLVM believes the header (MIRParser.cpp, SIMachineFunctionInfo::initializeBaseYamlFields): what stands there after the
 phase decides how the frame is set up, which registers are free for later passes, and what the code object says. Stack

@@ -1,4 +1,5 @@
-"""The IR module of a text: it is the same before and after, and says what is asked of a function.
+"""The IR module of a text: it is the same before and after, and says what is asked of a function
+(specification 13.5).
 
 Later passes read globals, attributes and metadata from it, and memory operands name values of it. Between two runs of
 llc only these change (seen on all phases of all kernels at hand): comments, the numbers of attribute groups,

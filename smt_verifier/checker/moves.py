@@ -194,6 +194,7 @@ class Moves:
             raise self._bad(instruction, "not the memory operand that LLVM writes")
 
     def _lane(self, instruction: Instruction, *, saves: bool) -> Move:
+        """A scalar goes into a lane of a vector register, or comes from there (7.4)."""
         explicit = [o for o in instruction.operands if not o.is_implicit]
         if instruction.definitions != 1 or len(explicit) != (4 if saves else 3):
             raise self._bad(instruction, "not the operands that LLVM writes")

@@ -1,4 +1,5 @@
-"""Reads machine IR as LLVM prints it (MIRPrinter.cpp), strictly: the grammar here takes every character, or none.
+"""Reads machine IR as LLVM prints it (MIRPrinter.cpp), strictly: the grammar here takes every character, or none
+(specification 2.1).
 
 What LLVM's parser takes and its printer never makes is refused, so that nothing is read otherwise than LLVM reads it.
 Comments are ``#`` lines of the header and what follows ``;`` in a body.

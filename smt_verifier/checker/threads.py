@@ -64,7 +64,7 @@ class Source:
     number: bool = False
 
     def of(self, cls: ThreadClass) -> Truth:
-        """Whether the threads of a class are in it."""
+        """Whether the threads of a class are in it (10.2)."""
         if self.exec:
             return cls.active
         return cls.member.get(self.mask) if self.mask >= 0 else self.constant

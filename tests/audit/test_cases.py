@@ -57,7 +57,7 @@ def test_a_text_against_itself_is_proved_or_not_followed(case: Case) -> None:
     """No rule may refute a text for what it is; where it is not followed, the answer is unknown for that reason."""
     judgement = judge(case.before, case.before, case.target)
     assert judgement.verdict in ("proved", "unknown"), judgement.messages
-    if case.kind == RIGHT:
+    if case.kind == RIGHT and case.verdict == "proved":
         assert judgement.verdict == "proved", judgement.messages
 
 

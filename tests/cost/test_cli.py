@@ -162,3 +162,26 @@ def test_wrong_targets_and_truncated_files(tmp_path: Path, capsys: pytest.Captur
     for arguments, message in cases.items():
         assert run(list(arguments)) == 2
         assert message in capsys.readouterr().err
+
+
+def test_the_size_of_the_work_groups_that_are_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "k.s"
+    source.write_text(run_llc(LDS_KERNEL, "gfx942", mir=False))
+    waves: list[int] = []
+    for size in ("", "--work-group=64", "--work-group=16x16"):
+        assert run(["cost", str(source), "--json", *filter(None, (size,))]) == 0
+        waves.append(json.loads(capsys.readouterr().out)["functions"][0]["occupancy"])
+    assert waves == [8, 1, 3]
+    for wrong in ("0", "16x", "64x64", "many"):
+        assert run(["cost", str(source), f"--work-group={wrong}"]) == 2
+        assert "is no size of a work-group" in capsys.readouterr().err
+
+
+LDS_KERNEL = """target triple = "amdgcn-amd-amdhsa"
+@lds = internal addrspace(3) global [20000 x i8] poison
+define amdgpu_kernel void @k(i32 %i) {
+  %p = getelementptr i8, ptr addrspace(3) @lds, i32 %i
+  store volatile i8 1, ptr addrspace(3) %p
+  ret void
+}
+"""

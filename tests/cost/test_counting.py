@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support import cpu_of, few, kernel_paths, llc, run_llc
 
 from verilocc_mlir.cost import counting
+from verilocc_mlir.cost.figures import figures_of_text
 from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
 from verilocc_mlir.cost.memory import counters, dwords, waits
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
@@ -102,11 +104,32 @@ def test_occupancy_over_register_counts(cpu: str) -> None:
         body = f'  call void asm sideeffect "", "{clobbers}"()\n  ret void\n'
         text += f'define amdgpu_kernel void @k{k}() "amdgpu-flat-work-group-size"="1,{size}" '
         text += f'"amdgpu-agpr-alloc"="0,{256 if agprs else 0}" {{\n{body}}}\n'
-    costs = cost_of_assembly(run_llc(text, cpu, mir=False), gpu)
-    assert len(costs) > 30
-    for cost in costs.values():
-        assert cost.occupancy == cost.llvm_occupancy, cost.name
-    assert len({cost.occupancy for cost in costs.values()}) > 3
+    known = figures_of_text(run_llc(text, cpu, mir=False), gpu)
+    assert len(known) > 30
+    for name, figures in known.items():
+        assert replace(figures, extents=None).occupancy(gpu) == figures.llvm_occupancy, name
+    assert len({figures.llvm_occupancy for figures in known.values()}) > 3
+
+
+def test_the_size_of_a_work_group_decides_the_waves_that_are_there() -> None:
+    """LLVM says the most waves over all sizes that the code is compiled for; the size that is started has fewer."""
+    text = f"""{TRIPLE}@lds = internal addrspace(3) global [20000 x i8] poison
+define amdgpu_kernel void @any(i32 %i) "amdgpu-flat-work-group-size"="64,1024" {{
+  %p = getelementptr i8, ptr addrspace(3) @lds, i32 %i
+  store volatile i8 1, ptr addrspace(3) %p
+  ret void
+}}
+define amdgpu_kernel void @one(i32 %i) !reqd_work_group_size !0 {{
+  %p = getelementptr i8, ptr addrspace(3) @lds, i32 %i
+  store volatile i8 1, ptr addrspace(3) %p
+  ret void
+}}
+!0 = !{{i32 16, i32 16, i32 1}}
+"""
+    costs = cost_of_assembly(run_llc(text, "gfx942", mir=False), target("gfx942"))
+    # Three work-groups find room in 64 KiB of LDS: 3 times 16 waves, or 3 times 4, on 4 SIMDs.
+    assert costs["any"].occupancy == 8
+    assert costs["one"].occupancy == 3
 
 
 def test_without_comments_and_metadata_registers_are_counted_in_the_code() -> None:
@@ -117,7 +140,9 @@ def test_without_comments_and_metadata_registers_are_counted_in_the_code() -> No
     (counted,) = cost_of_assembly(bare, target("gfx942")).values()
     assert (counted.vectors, counted.occupancy) == (full.vectors, full.occupancy)
     assert counted.code_bytes is None
-    assert counted.latency == full.latency
+    # The size of a work-group stands in the metadata alone; without it no bank conflict is known.
+    assert counted.valu == full.valu
+    assert counted.lds <= full.lds
 
 
 def test_accumulator_copies_of_unattributed_matrix_loops() -> None:

@@ -6,14 +6,13 @@ Every code here is LLVM's own. The facts are those of the issues named; their ke
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import pytest
 from support import DEMO_KERNELS, few, llc, run_llc
 
-from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, loops_of
-from verilocc_mlir.cost.trips import IrLoop
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.ir_attributes import with_attributes
@@ -31,15 +30,20 @@ def attention(cpu: str, *attributes: tuple[str, str]) -> str:
     return run_llc(with_attributes(ir, attributes), cpu, mir=False)
 
 
-def one(assembly: str, cpu: str, loops: Mapping[str, Sequence[IrLoop]] | None = None) -> KernelCost:
-    (cost,) = cost_of_assembly(assembly, target(cpu), loops).values()
+def one(assembly: str, cpu: str) -> KernelCost:
+    (cost,) = cost_of_assembly(assembly, target(cpu)).values()
+    return cost
+
+
+def beside(assembly: str, default: str, cpu: str) -> KernelCost:
+    """The cost of code whose loops run as often as in other code of the kernel."""
+    (cost,) = Reference.of_assembly(default, target(cpu)).costs_of_assembly(assembly).values()
     return cost
 
 
 def cost(cpu: str, *attributes: tuple[str, str]) -> KernelCost:
     """Of the attention kernel; its loops run as often as in LLVM's default compile."""
-    default = cost_of_assembly(attention(cpu), target(cpu))
-    return one(attention(cpu, *attributes), cpu, loops_of(default))
+    return beside(attention(cpu, *attributes), attention(cpu), cpu)
 
 
 @pytest.mark.parametrize("cpu", few(("gfx942", "gfx1100"), MOST_WAVES))
@@ -80,7 +84,7 @@ def test_copies_between_vgprs_and_agprs_are_dearer(cpu: str) -> None:
     assert none.accumulator_copies.static == spill_traffic(none) == spill_traffic(some) == 0
     assert some.accumulator_copies.static > 27
     assert some.cycles > none.cycles
-    again = one(with_more_copies(attention(cpu, ("amdgpu-agpr-alloc", "32"))), cpu, loops_of({some.name: some}))
+    again = beside(with_more_copies(attention(cpu, ("amdgpu-agpr-alloc", "32"))), attention(cpu), cpu)
     assert again.accumulator_copies.static == 10 * some.accumulator_copies.static
     assert again.cycles > some.cycles
 

@@ -6,6 +6,7 @@ import pytest
 
 from verilocc_mlir.cost.compare import compare, latency_parts
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.cost.together import Pair
 from verilocc_mlir.target.targets import target
 
 
@@ -95,18 +96,38 @@ def test_loops_are_weighted_and_carry_their_state() -> None:
 
 
 def test_parts_make_up_the_latency_and_the_total() -> None:
-    found = cost("gfx1100", *LOOP)
-    assert sum(latency_parts(found).values()) == found.latency
-    assert found.cycles == max(found.latency / found.occupancy, found.valu, found.mfma, found.lds, found.memory)
+    for cpu in ("gfx942", "gfx1100"):
+        found = cost(cpu, *LOOP)
+        assert sum(latency_parts(found).values()) == found.latency
+        assert found.cycles == max(found.latency / found.occupancy, found.work)
+
+
+def test_units_work_side_by_side_on_cdna_and_add_up_on_rdna() -> None:
+    code = (ADD, ADD, "s_add_i32 s0, s0, 1", "ds_read_b32 v0, v5")
+    side_by_side = cost("gfx942", *code)
+    assert side_by_side.work == max(side_by_side.units.values())
+    added = cost("gfx1100", *(c.replace("ds_read", "ds_load") for c in code))
+    assert added.work == added.valu + added.lds == 2 + added.lds
+    scalars = cost("gfx1100", ADD, *(9 * ("s_add_i32 s0, s0, 1",)))
+    assert scalars.work == scalars.salu == 10
+
+
+def test_what_a_branch_may_skip_is_not_waited_for_again() -> None:
+    """Both sides of a diamond count in full: behind it the time of the body that may be skipped has passed."""
+    load, wait, branch = "global_load_dword v0, v[2:3], off", "s_waitcnt vmcnt(0)", "s_cbranch_scc1 .LBB0_1"
+    once = cost("gfx942", load, branch, wait, ".LBB0_1:", wait).waits
+    assert once == cost("gfx942", load, branch, wait).waits > 0
+    twice = (load, branch, wait, ".LBB0_1:", branch.replace("_1", "_2"), wait, ".LBB0_2:", wait)
+    assert cost("gfx942", *twice).waits == once
 
 
 def test_compare_explains() -> None:
     plain, padded = cost("gfx942", *LOOP), cost("gfx942", *LOOP[:3], "s_nop 9", *LOOP[3:])
-    (row,) = compare({"k": plain}, {"k": padded})
+    (row,) = compare({"k": Pair(plain, padded)})
     assert row.percent is not None
     assert row.percent > 0
     assert row.explanation.startswith("hazard padding 0 to 200")
-    (same,) = compare({"k": plain}, {"k": plain})
+    (same,) = compare({"k": Pair(plain, plain)})
     assert (same.percent, same.explanation) == (0.0, "")
-    only, missing = compare({"a": plain}, {"b": plain})
+    only, missing = compare({"a": Pair(plain, None), "b": Pair(None, plain)})
     assert (only.second, missing.first, only.percent) == (None, None, None)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
+from verilocc_mlir.cost.judge import Ground
+from verilocc_mlir.cost.model import Count, KernelCost, cost_of_assembly
+from verilocc_mlir.cost.together import Pair
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.baseline import Code, Comparison, Replace, Standing, compare_code
+from verilocc_mlir.hooks.baseline import Code, Comparison, Replace, compare_code, decide
 from verilocc_mlir.hooks.iree import _declined
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.options import member
 from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.metadata import read_code_object
 
@@ -27,33 +32,73 @@ define amdgpu_kernel void @add(ptr addrspace(1) %p, i32 %n) {
 }
 """
 
-THEIRS = Standing(vgprs=24, sgprs=16, scratch_bytes=0, waves=8, spills=0.0, cycles=100.0)
+
+def costed(body: str) -> KernelCost:
+    """Of a small function."""
+    text = f'\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.type\tk,@function\nk:\n{body}\ts_endpgm\n'
+    return cost_of_assembly(f"{text}.Lfunc_end0:\n\t.size\tk, .Lfunc_end0-k\n", target("gfx942"))["k"]
 
 
-def beside(ours: Standing) -> Comparison:
-    return Comparison({"k": ours}, {"k": THEIRS})
+THEIRS = replace(costed(100 * "\tv_add_f32_e32 v3, v1, v2\n"), cycles=400.0)
+MORE = Count(2, 2.0)
+
+
+def beside(ours: KernelCost, problem: str = "") -> Comparison:
+    made = decide(Pair(THEIRS, ours, problem))
+    assert made is not None
+    return Comparison({}, {}, decisions={"k": made})
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "by", "why"),
     [
-        ({"waves": 7}, "k has 7 waves for 8"),
-        ({"spills": 2.0}, "k spills more: 2 registers stored and reloaded for 0"),
-        ({"cycles": 100.5}, "k is modelled at 100 cycles for 100"),
+        ({"occupancy": 7}, Ground.WAVES, "k has 7 waves for 8; modelled cycles do not decide (1.0000 of its modelled"),
+        ({"spill_stores": MORE}, Ground.SPILLS, "k stores and reloads 2 registers for 0"),
+        ({"cycles": 500.0}, Ground.CYCLES, "k takes 1.2500 of its modelled cycles, more than the error bar of 17%"),
+        (
+            {"cycles": 420.0, "issued": 150.0},
+            Ground.INSTRUCTIONS,
+            "k executes 150 instructions for 101",
+        ),
     ],
 )
-def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, float], why: str) -> None:
+def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, Any], by: Ground, why: str) -> None:
     comparison = beside(replace(THEIRS, **change))
-    assert comparison.worse == why
-    assert _declined(comparison, Replace.BETTER).endswith(why)
+    assert comparison.worse.startswith(why)
+    assert comparison.decisions["k"].by == by.value
+    assert comparison.worse in _declined(comparison, Replace.BETTER)
     assert _declined(comparison, Replace.ALWAYS) == ""
 
 
 def test_the_same_or_better_is_not_worse() -> None:
-    for ours in (THEIRS, replace(THEIRS, vgprs=30), replace(THEIRS, cycles=90.0), replace(THEIRS, waves=9)):
-        assert beside(ours).worse == ""
-        assert _declined(beside(ours), Replace.BETTER) == ""
-        assert "replace=never" in _declined(beside(ours), Replace.NEVER)
+    """Nor is a modelled difference below the error bar, where nothing else says so."""
+    better = (
+        {},
+        {"vectors": 30},
+        {"cycles": 90.0},
+        {"occupancy": 9},
+        {"cycles": 440.0},
+        {"occupancy": 7, "cycles": 300.0},
+    )
+    for change in better:
+        comparison = beside(replace(THEIRS, **change))
+        assert comparison.worse == ""
+        assert _declined(comparison, Replace.BETTER) == ""
+        assert "replace=never" in _declined(comparison, Replace.NEVER)
+
+
+def test_where_cycles_do_not_compare_they_do_not_decide() -> None:
+    dear = replace(THEIRS, cycles=9000.0)
+    comparison = beside(dear, "their loops cannot be matched")
+    assert comparison.worse == ""
+    assert comparison.decisions["k"].problem == "their loops cannot be matched"
+    assert "cycles" not in comparison.decisions["k"].by
+    for change, why in (
+        ({"occupancy": 7}, "has 7 waves for 8"),
+        ({"scratch_bytes": 8}, "takes 8 bytes of private memory for 0"),
+        ({"spill_reloads": MORE}, "spills more: 2 stores and reloads in the code for 0"),
+    ):
+        assert beside(replace(dear, **change), "their loops differ").worse == f"k {why}"
 
 
 @pytest.mark.long
@@ -85,7 +130,8 @@ def test_without_objdump_assembly_is_read() -> None:
     code = Code(compiled.data, compiled.also[Emit.ASM].decode())
     from_text = compare_code(code, code, "gfx942", settings)
     assert from_text.reason == ""
-    assert from_text.ours == compare_code(code, code, "gfx942", with_objdump).ours
+    from_code = compare_code(code, code, "gfx942", with_objdump)
+    assert from_text.ours == from_code.ours
     without_text = compare_code(Code(compiled.data), code, "gfx942", settings)
     assert "llvm-objdump was not found" in without_text.worse
 

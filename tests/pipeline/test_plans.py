@@ -10,7 +10,7 @@ import pytest
 from allocation import with_attributes
 from support import DEMO_KERNELS, long
 
-from verilocc_mlir.cost.model import cost_of_assembly, same_loops
+from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.effort import OURS
@@ -90,7 +90,7 @@ def test_loops_run_equally_often_in_all_codes_that_are_compared() -> None:
     assert count
     (alone,) = cost_of_assembly(unknown, given.target).values()
     assert alone.loops[0].source == "default"
-    assert not same_loops(alone, first)
+    assert alone.loops[0].trips == 10
     (again,) = given.costs(unknown.encode()).values()
     assert again.loops[0].trips == 8
     assert again.cycles == first.cycles

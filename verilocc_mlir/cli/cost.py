@@ -20,6 +20,10 @@ _OPTIONS = (
     click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the one the file names]"),
     click.option("--mattr", "features", default="", metavar="LIST", help="For machine IR: features, as for llc."),
     click.option("--ir", default="", metavar="FILE.ll", help="IR of the kernels, for constant trip counts."),
+    click.option(
+        "--work-group", default="", metavar="X[xY[xZ]]",
+        help="Work-items of a work-group as started. [default: as the file says]",
+    ),
     click.option("--json", "as_json", is_flag=True, help="JSON instead of tables."),
     click.option(
         "--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc."
@@ -33,7 +37,7 @@ _OPTIONS = (
 
 def _context(command: str) -> dict[str, Any]:
     groups = [
-        {"name": "Target and trip counts", "options": ["--mcpu", "--mattr", "--ir"]},
+        {"name": "Target and trip counts", "options": ["--mcpu", "--mattr", "--ir", "--work-group"]},
         {"name": "Result", "options": ["--json"]},
         {"name": "LLVM", "options": ["--llvm", "--tool-seconds"]},
     ]
@@ -75,16 +79,19 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
 def compare_command(first: str, second: str, as_json: bool, **options: Any) -> int:
     """What the kernels of A and B cost by the model, side by side, and which component the difference comes from.
 
-    A and B are as for verilocc cost, and for one target.
+    A and B are as for verilocc cost, and for one target. Their loops run equally often in both: as the IR says, or the
+    code of either. Where that is not possible, they do not compare.
     """
     from verilocc_mlir.cost.compare import compare
+    from verilocc_mlir.cost.together import files_together
+    from verilocc_mlir.target.targets import target
 
     a, b = _costed(first, options), _costed(second, options)
     if a.target != b.target:
         raise InputError(f"{first} is for {a.target}, {second} for {b.target}: their cycles cannot be compared")
     if not a.functions.keys() & b.functions.keys():
         raise InputError(f"{first} and {second} have no function of one name")
-    rows = compare(a.functions, b.functions)
+    rows = compare(files_together(a, b, target(a.target)))
     if as_json:
         from verilocc_mlir.results.documents.cost import comparison_json
         from verilocc_mlir.version import __version__
@@ -99,7 +106,7 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
 
 
 def _costed(source: str, options: dict[str, Any]) -> CostedFile:
-    from verilocc_mlir.cost.read import ReadOptions, cost_of_file
+    from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
     from verilocc_mlir.toolchain.inputs import decode
 
     ir = options["ir"]
@@ -108,6 +115,7 @@ def _costed(source: str, options: dict[str, Any]) -> CostedFile:
         options["features"],
         decode(read(ir), ir) if ir else "",
         options["llvm"],
-        options["tool_seconds"],
+        timeout=options["tool_seconds"],
+        work_group=read_work_group(options["work_group"]) if options["work_group"] else None,
     )
     return cost_of_file(read(source), "<stdin>" if source == STDIO else source, read_options)

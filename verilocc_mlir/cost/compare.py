@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from verilocc_mlir.cost.judge import Judgement, judge
 from verilocc_mlir.cost.model import Count, KernelCost
+from verilocc_mlir.cost.together import Pair
 
 LATENCY_PARTS = ("waits", "dependencies", "busy", "hazards", "branches", "issue")
 """The parts of L: five kinds of stalls, and issuing."""
@@ -46,6 +48,8 @@ class Comparison:
         second: its cost in the second; None where it is not there.
         percent: how much more the second costs, in percent of the first; None where that cannot be said.
         explanation: the component that the difference comes from, and the counts that changed; ``""`` for none.
+        judgement: which one is better, and by what; None where the two do not compare.
+        problem: why they do not compare, with the loops that differ; ``""`` where they do.
     """
 
     name: str
@@ -53,11 +57,13 @@ class Comparison:
     second: KernelCost | None
     percent: float | None
     explanation: str
+    judgement: Judgement | None = None
+    problem: str = ""
 
 
-def compare(first: Mapping[str, KernelCost], second: Mapping[str, KernelCost]) -> tuple[Comparison, ...]:
-    """Every function: first those of ``first``, in its order, then those that only ``second`` has."""
-    return tuple(_compare(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second]))
+def compare(pairs: Mapping[str, Pair]) -> tuple[Comparison, ...]:
+    """Every function, in order (``together.costs_together``)."""
+    return tuple(_compare(name, pair) for name, pair in pairs.items())
 
 
 def percent(first: float, second: float) -> float | None:
@@ -73,10 +79,12 @@ def latency_parts(cost: KernelCost) -> dict[str, float]:
     return {**parts, "issue": cost.latency - sum(parts.values())}
 
 
-def _compare(name: str, first: KernelCost | None, second: KernelCost | None) -> Comparison:
-    if first is None or second is None:
-        return Comparison(name, first, second, None, "")
-    return Comparison(name, first, second, percent(first.cycles, second.cycles), _explanation(first, second))
+def _compare(name: str, pair: Pair) -> Comparison:
+    first, second = pair.first, pair.second
+    if first is None or second is None or pair.problem:
+        return Comparison(name, first, second, None, "", problem=pair.problem)
+    change, judgement = percent(first.cycles, second.cycles), judge(first, second)
+    return Comparison(name, first, second, change, _explanation(first, second), judgement)
 
 
 def _explanation(first: KernelCost, second: KernelCost) -> str:

@@ -28,6 +28,7 @@ class Figures:
         lds_bytes: LDS of one work-group.
         scratch_bytes: private memory of one work-item.
         work_group: least and most work-items of a work-group.
+        extents: work-items of a work-group in each dimension; None where not known.
         vgpr_spills: VGPRs that LLVM says it spilled.
         sgpr_spills: SGPRs, likewise. A staged compilation may say 0 for SGPRs that went to VGPR lanes.
         code_bytes: size of the code.
@@ -43,6 +44,7 @@ class Figures:
     lds_bytes: int | None = None
     scratch_bytes: int | None = None
     work_group: tuple[int, int] = (1, MAX_FLAT_WORK_GROUP)
+    extents: tuple[int, int, int] | None = None
     vgpr_spills: int | None = None
     sgpr_spills: int | None = None
     code_bytes: int | None = None
@@ -79,9 +81,25 @@ class Figures:
         )
 
     def occupancy(self, target: Target) -> int:
-        """Waves per SIMD (GCNSubtarget::computeOccupancy, ``target/occupancy.py``)."""
+        """Waves per SIMD (GCNSubtarget::computeOccupancy, ``target/occupancy.py``), by the size of a work-group where
+        it is known, else by the range of sizes that the code is compiled for.
+        """
         vectors, scalars = max(self.vectors or 0, self.waves_vectors), max(self.sgprs or 0, self.waves_sgprs)
-        return waves(target, vectors, 0, scalars, self.lds_bytes or 0, self.work_group)
+        size = math.prod(self.extents) if self.extents is not None else 0
+        sizes = (size, size) if size else self.work_group
+        return waves(target, vectors, 0, scalars, self.lds_bytes or 0, sizes)
+
+
+def launched(most: int | None, required: Sequence[int]) -> tuple[int, int, int] | None:
+    """Work-items of a work-group in each dimension; None where not known.
+
+    Required extents say it (``reqd_work_group_size``). A kernel compiled for at most so many work-items, fewer than
+    LLVM's default, is taken to be started with so many, in one dimension (assumed; Triton's ``num_warps`` and IREE's
+    work-group sizes come so).
+    """
+    if len(required) == 3:
+        return required[0], required[1], required[2]
+    return (most, 1, 1) if most and most < MAX_FLAT_WORK_GROUP else None
 
 
 def work_group(most: int | None, required: Sequence[int]) -> tuple[int, int]:
@@ -176,4 +194,5 @@ def _with_metadata(figures: Figures, keys: dict[str, str], entry: str) -> Figure
         vgpr_spills=number("vgpr_spill_count"),
         sgpr_spills=number("sgpr_spill_count"),
         work_group=work_group(number("max_flat_workgroup_size"), extents),
+        extents=launched(number("max_flat_workgroup_size"), extents),
     )

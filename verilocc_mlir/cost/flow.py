@@ -12,7 +12,7 @@ from verilocc_mlir.cost.sources import Figure, Origin, Source
 
 _TRIPS = Figure(10, Source(Origin.ASSUMED, "iterations where neither the IR nor the code says how many"))
 FIGURES = {"iterations of a loop": _TRIPS}
-DEFAULT_TRIPS = _TRIPS.value
+DEFAULT_TRIPS = int(_TRIPS.value)
 """Iterations of a loop whose count is not known."""
 
 

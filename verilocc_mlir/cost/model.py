@@ -1,12 +1,11 @@
 """The cost of a kernel: modelled cycles, and every component that they are made of.
 
 ``L`` is the cost of one wave: the sum over blocks of executions times cycles in an in-order issue simulation. A SIMD
-runs as many waves at once as the registers leave room for, so a wave costs it
-``U + max((L - U) / occupancy, VALU issue, matrix unit, LDS, vector memory, scalar issue)`` cycles, where ``U`` is what
-no other wave hides (``unhidden.py``), and is in none of the terms behind it.
+runs as many waves at once as registers, LDS and the size of a work-group leave room for, so a wave costs it
+``U + max((L - U) / waves, work of the units)`` cycles (``total.py``), where ``U`` is what no other wave hides
+(``unhidden.py``), and is in none of the terms behind it.
 
-The cost is modelled, not measured, to rank allocations of one kernel. It was compared with hardware on two small RDNA
-GEMM traces only, from which some of its figures come (1,070 predicted against 1,148 cycles; 1,944 against 2,388).
+The cost is modelled, to rank codes of one kernel. How well it ranks measured kernels is in docs/results/ruler.md.
 """
 
 from __future__ import annotations
@@ -16,16 +15,20 @@ from dataclasses import dataclass, field, fields
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.assembly import Function, parse_assembly
+from verilocc_mlir.cost.conflicts import bank_conflicts
 from verilocc_mlir.cost.flow import DEFAULT_TRIPS, Flow, control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.simulate import State, Time, Work, run_block, work_of
+from verilocc_mlir.cost.total import UNITS, hidden, total, work
 from verilocc_mlir.cost.trips import IrLoop, find_trips
 from verilocc_mlir.cost.unhidden import Unhidden, group_changes
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.target.targets import target as by_name
 
 _TITLE = "title"
 """Metadata key of the fields of ``KernelCost`` that are counts: the name that tables show."""
 
+_NO_WORK = (Kind.FREE, Kind.WAIT, Kind.NOP)
 MODELLED = "modelled, not measured: use it to rank allocations of one kernel"
 
 
@@ -49,7 +52,9 @@ class LoopTrips:
         ir_name: name of the IR block it comes from, or ``""``.
         depth: 1 for an outermost loop.
         trips: iterations each time it is entered.
-        source: ``"ir"`` (constant in the IR), ``"code"`` (constant counter in the machine code) or ``"default"``.
+        source: ``"ir"`` (constant in the IR), ``"code"`` (constant counter in the machine code), ``"other"`` (that of
+            the same loop in the code that it is compared with) or ``"default"``.
+        index: of the loop among those of the function (``Flow.loops``).
     """
 
     label: str
@@ -57,6 +62,7 @@ class LoopTrips:
     depth: int
     trips: int
     source: str
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,12 @@ class KernelCost:
         name: of the function.
         is_kernel: it is started by a dispatch; a device function is costed without its callees and callers.
         cycles: the total: what a wave costs its SIMD when the SIMD is full of such waves.
-        bound: the component that is the greatest, and so the total but for ``unhidden``: ``"latency"``, ``"valu"``,
-            ``"mfma"``, ``"lds"``, ``"memory"`` or ``"salu"``.
+        bound: the component that decides the total but for ``unhidden``: ``"latency"``, or of the units the greatest:
+            ``"valu"``, ``"mfma"``, ``"lds"``, ``"memory"`` or ``"salu"``.
         unhidden: cycles of private memory, of copies from and to AGPRs and of changes of the register group, which no
             other wave hides.
         latency: L, cycles of one wave from start to end.
-        occupancy: waves per SIMD.
+        occupancy: waves per SIMD, by the size of a work-group where that is known.
         vectors: vector registers of the wave, AGPRs included where they share the file.
         agprs: how many of these are AGPRs.
         sgprs: scalar registers, VCC and the like included.
@@ -89,6 +95,7 @@ class KernelCost:
         busy: cycles of L stalled for the VALU or the matrix unit.
         hazards: cycles of L in ``s_nop`` and ``v_nop``.
         branches: cycles of L from taken branches to their targets.
+        issued: instructions executed, without waits, padding and hints, which do no work.
         instructions: all instructions.
         copies: moves between vector registers, or from scalar to vector ones.
         accumulator_copies: moves from or to AGPRs.
@@ -131,6 +138,7 @@ class KernelCost:
     busy: float
     hazards: float
     branches: float
+    issued: float
     instructions: Count = field(metadata={_TITLE: "instructions"})
     copies: Count = field(metadata={_TITLE: "vector copies"})
     accumulator_copies: Count = field(metadata={_TITLE: "accumulator copies"})
@@ -155,15 +163,18 @@ class KernelCost:
 
     @property
     def bounds(self) -> dict[str, float]:
-        """What ``cycles`` is the greatest of, but for ``unhidden``."""
-        return {
-            "latency": max(self.latency - self.unhidden, 0.0) / self.occupancy,
-            "valu": self.valu,
-            "mfma": self.mfma,
-            "lds": self.lds,
-            "memory": self.memory,
-            "salu": self.salu,
-        }
+        """What ``cycles`` is made of, but for ``unhidden``."""
+        return {"latency": hidden(self.latency, self.unhidden, self.occupancy), **self.units}
+
+    @property
+    def units(self) -> dict[str, float]:
+        """Cycles of each unit."""
+        return {name: getattr(self, name) for name in UNITS}
+
+    @property
+    def work(self) -> float:
+        """Cycles that the work of the units takes at least, whatever the order of the instructions."""
+        return work(self.units, by_name(self.target))
 
 
 COUNTS: Mapping[str, str] = {f.name: f.metadata[_TITLE] for f in fields(KernelCost) if _TITLE in f.metadata}
@@ -180,6 +191,8 @@ class CostedFile:
         llvm: version line of the LLVM that was used; ``""`` where none was.
         functions: costs by name, in order.
         notes: limits of the figures, for their reader.
+        code: the functions, in order.
+        loops: loops of the IR, by function.
     """
 
     path: str
@@ -188,6 +201,8 @@ class CostedFile:
     llvm: str
     functions: Mapping[str, KernelCost]
     notes: tuple[str, ...]
+    code: tuple[Function, ...] = ()
+    loops: Mapping[str, Sequence[IrLoop]] = field(default_factory=dict[str, Sequence[IrLoop]])
 
 
 def cost_of_assembly(
@@ -214,41 +229,39 @@ def costs(
     return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 
 
-def loops_of(costs: Mapping[str, KernelCost]) -> dict[str, tuple[IrLoop, ...]]:
-    """The loops of functions that were costed, as ``trip_counts`` for other code of the same functions.
+def cost_of_function(
+    function: Function,
+    target: Target,
+    ir_loops: Sequence[IrLoop] = (),
+    trips: Mapping[int, tuple[int, str]] | None = None,
+) -> KernelCost:
+    """The cost of one function.
 
-    Whether a trip count can be read off the code depends on the order of its instructions. Two allocations compare only
-    if the same loops run equally often in both (``same_loops``).
+    Args:
+        ir_loops: its loops in the IR.
+        trips: iterations of its loops by their index, each with its source (``matching.match``); None: they are looked
+            for in the IR and in the code.
     """
-    return {
-        name: tuple(IrLoop(loop.ir_name, loop.depth, loop.trips) for loop in cost.loops) for name, cost in costs.items()
-    }
-
-
-def same_loops(a: KernelCost, b: KernelCost) -> bool:
-    """Whether two codes of a function have the same nest of loops, each run equally often."""
-    return [(loop.depth, loop.trips) for loop in a.loops] == [(loop.depth, loop.trips) for loop in b.loops]
-
-
-def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
     flow = control_flow(function)
-    trips_by_loop = find_trips(function, flow, ir_loops)
-    counts = executions(flow, {k: trips for k, (trips, _) in trips_by_loop.items()})
+    trips_by_loop = find_trips(function, flow, ir_loops) if trips is None else trips
+    counts = executions(flow, {k: count for k, (count, _) in trips_by_loop.items()})
     unhidden = Unhidden(function, target)
-    time = _latency(function, flow, counts, target, unhidden)
-    work, alone = _work(function, counts, target, unhidden)
+    conflicts = bank_conflicts(function, flow, target)
+    time = _latency(function, flow, counts, target, unhidden, conflicts)
+    units, alone = _work(function, counts, target, unhidden, conflicts)
     figures = function.figures
     occupancy = figures.occupancy(target)
     counted = Tally(function, counts)
     scratch = counting.Scratch(function)
-    bounds = {"latency": max(time.total - alone, 0.0) / occupancy, **work}
-    bound = max(bounds, key=lambda name: bounds[name])
+    waiting = hidden(time.total, alone, occupancy)
+    bound = "latency" if waiting >= work(units, target) else max(units, key=lambda name: units[name])
     loops = tuple(
         LoopTrips(
             function.blocks[loop.header].label,
             function.blocks[loop.header].ir_name,
             loop.depth,
             *trips_by_loop.get(k, (DEFAULT_TRIPS, "default")),
+            k,
         )
         for k, loop in sorted(enumerate(flow.loops.loops), key=lambda numbered: numbered[1].header)
     )
@@ -256,7 +269,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
         name=function.name,
         target=target.name,
         is_kernel=figures.is_kernel,
-        cycles=alone + bounds[bound],
+        cycles=total(units, time.total, alone, occupancy, target),
         bound=bound,
         unhidden=alone,
         latency=time.total,
@@ -267,12 +280,13 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
         lds_bytes=figures.lds_bytes or 0,
         scratch_bytes=figures.scratch_bytes or 0,
         code_bytes=figures.code_bytes,
-        **work,
+        **units,
         waits=time.waits,
         dependencies=time.dependencies,
         busy=time.busy,
         hazards=time.hazards,
         branches=time.branches,
+        issued=counted.of(lambda i: int(i.kind not in _NO_WORK)).weighted,
         instructions=counted.of(lambda _: 1),
         copies=counted.of(counting.vector_copies),
         accumulator_copies=counted.of(counting.accumulator_copies),
@@ -324,27 +338,39 @@ class Tally:
 
 
 def _work(
-    function: Function, counts: Sequence[float], target: Target, unhidden: Unhidden
+    function: Function,
+    counts: Sequence[float],
+    target: Target,
+    unhidden: Unhidden,
+    conflicts: Sequence[Mapping[int, float]],
 ) -> tuple[dict[str, float], float]:
     """Cycles of each unit, and what is in none of them."""
-    total = {"valu": 0.0, "mfma": 0.0, "lds": 0.0, "memory": 0.0, "salu": 0.0}
+    units: dict[str, float] = dict.fromkeys(UNITS, 0.0)
     alone = 0.0
-    for block, times in zip(function.blocks, counts, strict=True):
-        for instruction in block.instructions:
+    for block, times, slower in zip(function.blocks, counts, conflicts, strict=True):
+        for place, instruction in enumerate(block.instructions):
             if own := unhidden.cycles(instruction):
                 alone += times * own
                 continue
             needed: Work = work_of(instruction, target)
-            total["valu"] += times * needed.valu
-            total["mfma"] += times * needed.matrix
-            total["lds"] += times * needed.lds
-            total["memory"] += times * needed.vmem
-            total["salu"] += times * needed.salu
-    return total, alone
+            units["valu"] += times * needed.valu
+            units["mfma"] += times * needed.matrix
+            units["lds"] += times * needed.lds * slower.get(place, 1.0)
+            units["memory"] += times * needed.vmem
+            units["salu"] += times * needed.salu
+    return units, alone
 
 
-def _latency(function: Function, flow: Flow, counts: Sequence[float], target: Target, unhidden: Unhidden) -> Time:
-    """L and its parts. Each block starts in the state that its most frequent predecessor leaves.
+def _latency(
+    function: Function,
+    flow: Flow,
+    counts: Sequence[float],
+    target: Target,
+    unhidden: Unhidden,
+    conflicts: Sequence[Mapping[int, float]],
+) -> Time:
+    """L and its parts. Each block starts in the state that its most frequent predecessor leaves; of several, the last
+    one before it in the code: where a branch skips a body that counts too, the body's wait is not waited for again.
 
     There are two passes, so that the header of a loop starts with what its latch leaves outstanding, as in every
     iteration but the first.
@@ -354,15 +380,15 @@ def _latency(function: Function, flow: Flow, counts: Sequence[float], target: Ta
     for _ in range(2):
         for block in flow.cfg.order:
             leading = [p for p in flow.cfg.predecessors[block] if p in after]
-            before = after[max(leading, key=lambda p: counts[p])] if leading else State()
+            before = after[max(leading, key=lambda p: (counts[p], p < block, p))] if leading else State()
             taken = _is_taken(function, flow, counts, block)
             time_of[block], after[block] = run_block(
-                function.blocks[block], target, before.after(0.0), unhidden, taken=taken
+                function.blocks[block], target, before.after(0.0), unhidden, conflicts[block], taken=taken
             )
-    total = Time()
+    whole = Time()
     for block, time in time_of.items():
-        total.add(time, counts[block])
-    return total
+        whole.add(time, counts[block])
+    return whole
 
 
 def _is_taken(function: Function, flow: Flow, counts: Sequence[float], block: int) -> bool:

@@ -6,15 +6,18 @@ is not allocated yet. Constant trip counts come from the IR, by ``opt``'s scalar
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verilocc_mlir.cost.assembly import named_target, parse_assembly, parse_disassembly
-from verilocc_mlir.cost.figures import Figures, figures_of_text, work_group
+from verilocc_mlir.cost.assembly import Function, named_target, parse_assembly, parse_disassembly
+from verilocc_mlir.cost.figures import Figures, figures_of_text, launched, work_group
 from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
@@ -47,6 +50,7 @@ class ReadOptions:
         cpu: target or target id that the user gave; ``""``: the one that the file names.
         features: LLVM feature string, for machine IR.
         ir: LLVM IR of the same kernels, for their constant trip counts; ``""`` for none.
+        work_group: work-items of the work-groups that are started, in each dimension; None: as the file says.
         llvm: where LLVM is; None: it is searched for when it is needed.
         toolchain: which LLVM.
         timeout: seconds for each tool.
@@ -58,6 +62,28 @@ class ReadOptions:
     llvm: Path | None = None
     toolchain: ToolchainChoice = ToolchainChoice.AUTO
     timeout: float = DEFAULT_TIMEOUT
+    work_group: tuple[int, int, int] | None = None
+
+
+def read_work_group(text: str) -> tuple[int, int, int]:
+    """``256`` or ``16x16`` or ``8x8x4``: work-items of a work-group in each dimension.
+
+    Raises:
+        InputError: another form, or more work-items than LLVM allows.
+    """
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?(?:x(\d+))?", text)
+    extents = tuple(int(number or 1) for number in match.groups()) if match is not None else ()
+    if len(extents) != 3 or not 1 <= math.prod(extents) <= MAX_FLAT_WORK_GROUP:
+        hint = f"X, XxY or XxYxZ, at most {MAX_FLAT_WORK_GROUP} work-items"
+        raise InputError(f"{text!r} is no size of a work-group", hint=hint)
+    return extents
+
+
+def started(functions: Sequence[Function], extents: tuple[int, int, int] | None) -> list[Function]:
+    """The kernels as started with work-groups of this size; as they are where it is None."""
+    if extents is None:
+        return list(functions)
+    return [replace(f, figures=replace(f.figures, extents=extents)) if f.figures.is_kernel else f for f in functions]
 
 
 def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> CostedFile:
@@ -82,6 +108,15 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
     raise InputError(message, where=path, hint=_HINT)
 
 
+def read_functions(data: bytes, path: str, options: ReadOptions | None = None) -> tuple[Function, ...]:
+    """The functions of a file, not costed.
+
+    Raises:
+        InputError, UnsupportedError, ToolchainError: as ``cost_of_file``.
+    """
+    return cost_of_file(data, path, options).code
+
+
 def kernel_figures(data: bytes, path: str) -> tuple[Target, dict[str, Figures]]:
     """What the metadata of a code object or of llc's assembly says of its kernels, by name. No tool is run.
 
@@ -100,8 +135,8 @@ def kernel_figures(data: bytes, path: str) -> tuple[Target, dict[str, Figures]]:
     return gpu, {name: figures for name, figures in figures_of_text(text, gpu).items() if figures.is_kernel}
 
 
-def loops_of_ir(text: str, toolchain: LlvmTools, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
-    """Loops of an IR module by function, with their constant trip counts.
+def loops_of_ir(ir: str | bytes, toolchain: LlvmTools, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
+    """Loops of an IR module, as text or bitcode, by function, with their constant trip counts.
 
     Raises:
         ToolchainError: opt is missing, rejects the IR or fails.
@@ -110,7 +145,8 @@ def loops_of_ir(text: str, toolchain: LlvmTools, *, where: str, timeout: float) 
         raise ToolchainError(f"opt was not found {toolchain.place}", where=where, hint=INSTALL_HINT)
     command: list[str | Path] = [toolchain.opt, "-passes=function(print<loops>,print<scalar-evolution>)"]
     command += [f"-mtriple={TRIPLE}", "-scalar-evolution-classify-expressions=0", "-disable-output", "-"]
-    run = run_tool(command, stdin=text.encode(), timeout=timeout, stage="trip counts", where=where)
+    data = ir.encode() if isinstance(ir, str) else ir
+    run = run_tool(command, stdin=data, timeout=timeout, stage="trip counts", where=where)
     return parse_loops(run.stderr)
 
 
@@ -135,9 +171,9 @@ def _target_of_assembly(text: str, path: str, options: ReadOptions) -> Target:
 
 def _assembly(text: str, path: str, options: ReadOptions) -> CostedFile:
     gpu = _target_of_assembly(text, path, options)
-    functions = parse_assembly(text, gpu, where=path)
+    functions = started(parse_assembly(text, gpu, where=path), options.work_group)
     loops, llvm = _given_loops(options)
-    return CostedFile(path, "assembly", gpu.name, llvm, costs(functions, gpu, loops), ())
+    return CostedFile(path, "assembly", gpu.name, llvm, costs(functions, gpu, loops), (), tuple(functions), loops)
 
 
 def _opened(data: bytes, path: str, options: ReadOptions) -> tuple[ElfImage, Target, dict[str, Figures]]:
@@ -166,8 +202,11 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
         command, stdin=data, timeout=options.timeout, stage="disassemble", where=path, loaded_after=SELDOM
     )
     functions = parse_disassembly(disassembly.stdout.decode(), gpu, figures, names, where=path)
+    functions = started(functions, options.work_group)
     loops, _ = _given_loops(options)
-    return CostedFile(path, "code object", gpu.name, toolchain.version_text, costs(functions, gpu, loops), ())
+    return CostedFile(
+        path, "code object", gpu.name, toolchain.version_text, costs(functions, gpu, loops), (), tuple(functions), loops
+    )
 
 
 def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
@@ -192,7 +231,7 @@ def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
         assembly = compiler.finish_from(text, LlvmPhase.VGPR if scalars_placed else LlvmPhase.SGPR, "asm")
         unplaced = "vector registers" if scalars_placed else "registers"
         notes.append(f"it came without {unplaced} assigned: LLVM's greedy allocator assigned them")
-    functions = parse_assembly(assembly.decode(), gpu, where=path)
+    functions = started(parse_assembly(assembly.decode(), gpu, where=path), options.work_group)
     module = re.match(r"--- \|\n(.*?)^\.\.\.$", text, re.MULTILINE | re.DOTALL)
     loops, _ = _given_loops(options)
     if not options.ir and module is not None and "\n  define " in module[1]:
@@ -201,7 +240,9 @@ def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
         except ToolchainError as error:
             notes.append(f"no trip counts from its IR: {error.what}")
     figures = costs(functions, gpu, loops)
-    return CostedFile(path, "machine IR", gpu.name, toolchain.version_text, figures, tuple(notes))
+    return CostedFile(
+        path, "machine IR", gpu.name, toolchain.version_text, figures, tuple(notes), tuple(functions), loops
+    )
 
 
 def _virtual(document: str) -> bool:
@@ -245,4 +286,5 @@ def _figures(kernel: KernelMetadata) -> Figures:
         vgpr_spills=kernel.vgpr_spill_count,
         sgpr_spills=kernel.sgpr_spill_count,
         work_group=work_group(kernel.max_flat_workgroup_size, kernel.raw.get(".reqd_workgroup_size", ())),
+        extents=launched(kernel.max_flat_workgroup_size, kernel.raw.get(".reqd_workgroup_size", ())),
     )

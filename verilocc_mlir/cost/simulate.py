@@ -6,7 +6,7 @@ accesses are done. Other waves are not modelled here; the kernel's total takes t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -55,11 +55,11 @@ class Time:
 class Work:
     """Cycles for which one execution of an instruction uses each unit."""
 
-    valu: int = 0
-    matrix: int = 0
-    lds: int = 0
-    vmem: int = 0
-    salu: int = 0
+    valu: float = 0
+    matrix: float = 0
+    lds: float = 0
+    vmem: float = 0
+    salu: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class _Timed:
     kind: Kind
     defs: tuple[int, ...]
     uses: tuple[int, ...]
-    issue: int
-    latency: int
+    issue: float
+    latency: float
     work: Work
     counters: tuple[str, ...]
     waits: tuple[tuple[str, int], ...]
     mfma: Mfma | None
     addend: tuple[int, ...]
-    idle: int
+    idle: float
 
 
 @lru_cache(maxsize=1 << 16)
@@ -84,7 +84,7 @@ def timed(instruction: Instruction, target: Target) -> _Timed:
     speed = rates(target)
     kind = instruction.kind
     work = work_of(instruction, target)
-    issue, latency = 0, 0
+    issue, latency = 0.0, 0.0
     matrix: Mfma | None = None
     addend: tuple[int, ...] = ()
     if kind is Kind.VALU:
@@ -136,9 +136,9 @@ def work_of(instruction: Instruction, target: Target) -> Work:
     if kind is Kind.WMMA:
         return Work(matrix=wmma_cycles(instruction.base, target))
     if kind is Kind.LDS:
-        return Work(lds=max(4 * dwords(instruction.base) * target.wave_size // speed.lds_bytes_per_cycle, 1))
+        return Work(lds=max(4 * dwords(instruction.base) * target.wave_size / speed.lds_bytes_per_cycle, 1))
     if kind is Kind.VMEM:
-        return Work(vmem=max(4 * dwords(instruction.base) * target.wave_size // speed.vmem_bytes_per_cycle, 1))
+        return Work(vmem=max(4 * dwords(instruction.base) * target.wave_size / speed.vmem_bytes_per_cycle, 1))
     if kind is Kind.SALU:
         return Work(salu=speed.slot)
     return Work()
@@ -189,10 +189,13 @@ _HORIZON = 160
 _UNIT = {Kind.VALU: Unit.VALU, Kind.MFMA: Unit.MATRIX, Kind.WMMA: Unit.MATRIX}
 
 
-def run_block(block: Block, target: Target, state: State, unhidden: Unhidden, *, taken: bool) -> tuple[Time, State]:
+def run_block(
+    block: Block, target: Target, state: State, unhidden: Unhidden, conflicts: Mapping[int, float], *, taken: bool
+) -> tuple[Time, State]:
     """Issue the instructions of ``block`` from ``state``.
 
     Args:
+        conflicts: how many times as long LDS accesses take, by their position, for bank conflicts.
         unhidden: says what is an access to private memory, and how long it takes.
         taken: the block's branch goes elsewhere than to the next block.
 
@@ -202,7 +205,7 @@ def run_block(block: Block, target: Target, state: State, unhidden: Unhidden, *,
     speed = rates(target)
     time = Time()
     now = 0.0
-    for instruction in block.instructions:
+    for place, instruction in enumerate(block.instructions):
         current = timed(instruction, target)
         if current.kind is Kind.FREE:
             continue
@@ -226,6 +229,8 @@ def run_block(block: Block, target: Target, state: State, unhidden: Unhidden, *,
             time.busy += state.free[unit] - now
             now = state.free[unit]
         access = _memory_unit(instruction, current, speed, unhidden) if current.counters else None
+        if access is not None and place in conflicts:
+            access = access[0], access[1] * conflicts[place], access[2]
         _issue(current, now, state, speed, access)
         now += speed.slot
     if taken:
@@ -331,4 +336,4 @@ def _memory_unit(
         return Unit.SCALAR_CACHE, 0, speed.smem_latency
     if unhidden.is_private(instruction):
         return Unit.VMEM, unhidden.transfer(instruction), unhidden.latency
-    return Unit.VMEM, current.work.vmem, speed.vmem_latency
+    return Unit.VMEM, current.work.vmem, speed.load_latency

@@ -35,7 +35,7 @@ class Source:
 class Figure:
     """One figure and its source."""
 
-    value: int
+    value: float
     source: Source
 
 

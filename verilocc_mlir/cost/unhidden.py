@@ -43,10 +43,9 @@ class Unhidden:
         held = (function.figures.scratch_bytes or 0) * target.wave_size * function.figures.occupancy(target)
         first, second, far = _shares(held, speed)
         self.latency = first * speed.vmem_latency + second * speed.l2_latency + far * speed.far_latency
-        behind = second + far
-        beyond = second / speed.l2_bytes_per_cycle + far / speed.far_bytes_per_cycle
-        self._load = self._lanes * (first / speed.vmem_bytes_per_cycle + beyond)
-        self._store = self._lanes * (beyond + (1 - behind) / speed.l2_bytes_per_cycle)
+        beyond = far / speed.far_bytes_per_cycle
+        self._load = self._lanes * (first / speed.vmem_bytes_per_cycle + second / speed.l2_bytes_per_cycle + beyond)
+        self._store = self._lanes * ((first + second) / speed.l2_store_bytes_per_cycle + beyond)
 
     def is_private(self, instruction: Instruction) -> bool:
         """Whether it accesses private memory."""

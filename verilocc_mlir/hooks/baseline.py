@@ -1,29 +1,36 @@
 """Ours beside what the user had: the code object that the front end's own compiler made.
 
-Both are read in the same way and costed by the same model (``verilocc_mlir.cost``): from their machine code where
-there is an llvm-objdump, else from their assembly.
+Both are read in the same way, from their machine code where there is an llvm-objdump, else from their assembly. They
+are costed together, so that a loop runs equally often in both (``verilocc_mlir.cost.together``), and judged as ours
+and LLVM's are (``pipeline/guard.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+from verilocc_mlir.cost.assembly import Function
+from verilocc_mlir.cost.judge import judge, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.cost.read import ReadOptions, cost_of_file
+from verilocc_mlir.cost.read import ReadOptions, loops_of_ir, read_functions
+from verilocc_mlir.cost.together import Pair, costs_together
+from verilocc_mlir.cost.trips import IrLoop
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.drivers.job import split_target_id
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 
 class Replace(Enum):
     """Which of the front end's kernels are replaced by ours, of those that are proved.
 
-    ``BETTER``: where ours is not modelled dearer, does not spill more and has no fewer waves. ``NEVER`` only looks.
+    ``BETTER``: where ours does not stand worse (``Decision``). ``NEVER`` only looks.
     """
 
     ALWAYS = "always"
@@ -68,55 +75,109 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """Whether one kernel of ours may stand in the place of theirs.
+
+    Attributes:
+        worse: in what ours stands worse, in a line; ``""`` where it does not.
+        by: what that was decided by.
+        problem: why their cycles do not compare, with the loops that differ; ``""`` where they do.
+    """
+
+    worse: str
+    by: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Ours beside theirs, kernel by kernel; ``reason`` says why there is nothing to compare, ``""`` where there is."""
 
     ours: Mapping[str, Standing]
     theirs: Mapping[str, Standing]
     reason: str = ""
+    decisions: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
 
     @property
     def worse(self) -> str:
-        """In what ours stands worse than theirs, in a line; ``""`` where it does not. What cannot be compared does."""
+        """In what ours stands worse than theirs, in a line; ``""`` where it does not. What cannot be read does."""
         if self.reason:
             return self.reason
-        return "; ".join(filter(None, (_worse(name, self.ours[name], self.theirs[name]) for name in self._shared)))
-
-    @property
-    def _shared(self) -> list[str]:
-        return sorted(self.ours.keys() & self.theirs.keys())
+        return "; ".join(f"{name} {made.worse}" for name, made in sorted(self.decisions.items()) if made.worse)
 
     def to_data(self) -> dict[str, Any]:
         return {
             "theirs": {name: standing.to_data() for name, standing in self.theirs.items()},
             "ours": {name: standing.to_data() for name, standing in self.ours.items()},
+            "decided": {name: asdict(made) for name, made in self.decisions.items()},
             "reason": self.reason or None,
         }
 
 
-def compare_code(ours: Code | None, theirs: Code, cpu: str, settings: Settings) -> Comparison:
+def compare_code(ours: Code | None, theirs: Code, cpu: str, settings: Settings, ir: bytes = b"") -> Comparison:
     """Both by the model; what cannot be read has no standing.
 
     Args:
         ours: None where there is none; then theirs stands alone.
         cpu: the processor that both are for.
         settings: where LLVM is, and how long it may take.
+        ir: LLVM IR that both come from, for the trip counts of its loops; empty where it is not at hand.
     """
     try:
-        theirs_standing = _standings(theirs, cpu, settings)
-        return Comparison({} if ours is None else _standings(ours, cpu, settings), theirs_standing)
+        gpu = target(split_target_id(cpu)[0])
+        their_code = _functions(theirs, cpu, settings)
+        our_code = () if ours is None else _functions(ours, cpu, settings)
+        pairs = costs_together(their_code, our_code, gpu, _loops(ir, settings))
     except VeriloccError as error:
         return Comparison({}, {}, f"not modelled: {error.what}")
+    return Comparison(
+        {name: _standing(pair.second) for name, pair in pairs.items() if pair.second is not None},
+        {name: _standing(pair.first) for name, pair in pairs.items() if pair.first is not None},
+        decisions={name: made for name, pair in pairs.items() if (made := decide(pair)) is not None},
+    )
 
 
-def _standings(code: Code, cpu: str, settings: Settings) -> dict[str, Standing]:
+def decide(pair: Pair) -> Decision | None:
+    """Whether ours, the second, may stand in the place of theirs; None where one of them is missing.
+
+    Where their cycles do not compare, what needs no count of iterations decides: registers spilled in the code, private
+    memory and waves.
+    """
+    theirs, ours = pair.first, pair.second
+    if theirs is None or ours is None:
+        return None
+    if not pair.problem:
+        judged = judge(ours, theirs)
+        return Decision(" and ".join(shortfalls(ours, theirs)), judged.ground.value)
+    found: list[str] = []
+    if ours.spills.static > theirs.spills.static:
+        found.append(f"spills more: {ours.spills.static} stores and reloads in the code for {theirs.spills.static}")
+    if ours.scratch_bytes > theirs.scratch_bytes:
+        found.append(f"takes {ours.scratch_bytes} bytes of private memory for {theirs.scratch_bytes}")
+    if ours.occupancy < theirs.occupancy:
+        found.append(f"has {ours.occupancy} waves for {theirs.occupancy}")
+    return Decision(" and ".join(found), "spills in the code, private memory and waves", pair.problem)
+
+
+def _functions(code: Code, cpu: str, settings: Settings) -> tuple[Function, ...]:
     options = ReadOptions(cpu=cpu, llvm=settings.llvm, toolchain=settings.toolchain, timeout=settings.tool_seconds)
     if code.assembly and choose_tools(settings.toolchain, settings.llvm).objdump is None:
-        functions = cost_of_file(code.assembly.encode(), "assembly", options).functions
+        file = read_functions(code.assembly.encode(), "assembly", options)
     else:
-        functions = cost_of_file(code.code_object, "code object", options).functions
+        file = read_functions(code.code_object, "code object", options)
     kernels = read_code_object(code.code_object).kernels
-    return {name: _standing(functions[name]) for name in kernels if name in functions}
+    return tuple(function for function in file if function.name in kernels)
+
+
+def _loops(ir: bytes, settings: Settings) -> Mapping[str, Sequence[IrLoop]]:
+    """The loops of the IR; nothing where no tool at hand reads it: then they are matched in the code alone."""
+    if not ir:
+        return {}
+    try:
+        toolchain = choose_tools(settings.toolchain, settings.llvm)
+        return loops_of_ir(ir, toolchain, where="the IR", timeout=settings.tool_seconds)
+    except VeriloccError:
+        return {}
 
 
 def _standing(cost: KernelCost) -> Standing:
@@ -128,13 +189,3 @@ def _standing(cost: KernelCost) -> Standing:
         spills=spill_traffic(cost),
         cycles=cost.cycles,
     )
-
-
-def _worse(name: str, ours: Standing, theirs: Standing) -> str:
-    if ours.waves < theirs.waves:
-        return f"{name} has {ours.waves} waves for {theirs.waves}"
-    if ours.spills > theirs.spills:
-        return f"{name} spills more: {ours.spills:,.0f} registers stored and reloaded for {theirs.spills:,.0f}"
-    if ours.cycles > theirs.cycles:
-        return f"{name} is modelled at {ours.cycles:,.0f} cycles for {theirs.cycles:,.0f}"
-    return ""

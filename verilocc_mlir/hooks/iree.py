@@ -244,7 +244,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
             reason, ours = f"IREE's runtime would see another kernel: {'; '.join(differences)}", None
     theirs = Code(dispatch.own, dispatch.assembly)
     code = None if ours is None else Code(ours, result.assembly)
-    comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
+    comparison = compare_code(code, theirs, source.cpu, run.kernels.settings, source.ir)
     declined = _declined(comparison, run.replace) if ours is not None else ""
     measured = ""
     if ours is not None and run.measured is not None:

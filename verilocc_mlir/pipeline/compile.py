@@ -47,7 +47,6 @@ from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.page import CostRow
 
@@ -396,12 +395,6 @@ class _Compilation:
         }
         return replace(other, phases=phases)
 
-    def _cost(self, assembly: str) -> dict[str, KernelCost]:
-        from verilocc_mlir.cost.model import cost_of_assembly
-
-        with self.clock.measure("cost"):
-            return cost_of_assembly(assembly, self.target, where=self.path)
-
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
     ) -> tuple[dict[str, Resources], dict[str, Resources]]:
@@ -414,11 +407,20 @@ class _Compilation:
         return by_side
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
-        """The cost model's figures for the page, by function."""
+        """Ours beside LLVM's, where the two do the same work."""
+        from verilocc_mlir.cost.assembly import parse_assembly
+        from verilocc_mlir.cost.together import costs_together
         from verilocc_mlir.pipeline.cost_rows import cost_rows
 
-        ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
-        return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
+        texts = self.finisher.finish(done, "asm"), llvm("asm").result()
+        with self.clock.measure("cost"):
+            ours, greedy = (parse_assembly(text.decode(), self.target, where=self.path) for text in texts)
+            pairs = costs_together(ours, greedy, self.target)
+        return {
+            name: cost_rows(pair.first, None if pair.problem else pair.second)
+            for name, pair in pairs.items()
+            if pair.first is not None
+        }
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:
         functions = {f.name: f for f in self.file.functions}

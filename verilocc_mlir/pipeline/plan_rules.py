@@ -23,8 +23,7 @@ LEAST_PROMISE = 0.03
 
 def promise(cost: KernelCost) -> float:
     """The share of a function's modelled cycles that no unit needs: what another order could bring at most."""
-    units = max(cycles for name, cycles in cost.bounds.items() if name != "latency")
-    return 1 - units / cost.cycles if cost.cycles else 0.0
+    return 1 - cost.work / cost.cycles if cost.cycles else 0.0
 
 
 def has_promise(costs: Mapping[str, KernelCost]) -> bool:

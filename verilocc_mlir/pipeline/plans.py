@@ -47,6 +47,7 @@ from verilocc_mlir.toolchain.staged import StagedCompiler
 
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
+    from verilocc_mlir.cost.together import Reference
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Planned:
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
-    _first: dict[str, KernelCost] = field(default_factory=dict[str, "KernelCost"])
+    _reference: Reference | None = None
     _costs_of_texts: dict[str, dict[str, KernelCost]] = field(default_factory=dict[str, "dict[str, KernelCost]"])
 
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
@@ -225,7 +226,7 @@ class Planned:
 
     def is_whole(self, costs: Mapping[str, KernelCost]) -> bool:
         """Whether there is a cost that compares for every function."""
-        return costs.keys() == self._first.keys()
+        return self._reference is None or costs.keys() == self._reference.costs.keys()
 
     def cost_of(self, text: str) -> dict[str, KernelCost]:
         """The modelled cost of each function of an allocated text, finished without the machine verifier; once."""
@@ -240,16 +241,16 @@ class Planned:
     def costs(self, assembly: bytes) -> dict[str, KernelCost]:
         """The modelled cost of each function of final code, whose loops run as often as in the code costed first.
 
-        A function whose loops are others is left out: it cannot be compared.
+        A function that does not do the same work there is left out: it cannot be compared (``cost/together.py``).
         """
-        from verilocc_mlir.cost.model import cost_of_assembly, loops_of, same_loops
+        from verilocc_mlir.cost.together import Reference
 
         with self.clock.measure("cost"):
-            costs = cost_of_assembly(
-                assembly.decode(), self.target, loops_of(self._first) if self._first else None, where=self.path
-            )
-            self._first = self._first or costs
-            return {n: c for n, c in costs.items() if n in self._first and same_loops(c, self._first[n])}
+            text = assembly.decode()
+            if self._reference is None:
+                self._reference = Reference.of_assembly(text, self.target, where=self.path)
+                return dict(self._reference.costs)
+            return self._reference.costs_of_assembly(text, where=self.path)
 
 
 def planned(data: bytes, path: str, settings: Settings) -> Planned:

@@ -21,7 +21,7 @@ from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
-from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
+from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.phase import same_module, with_functions
 from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
@@ -337,21 +337,27 @@ class Portfolio:
         return shortfalls(costs[name], self.greedy[name]) if name in costs and name in self.greedy else []
 
     def _best(self, name: str) -> Candidate | None:
-        """Of those that fall short in least, and are as cheap as the cheapest by what the model can tell apart, the one
-        that spills least; ours and the default plan first.
+        """Of those that fall short in least, and that the model cannot tell from the cheapest, the one that spills
+        least and has most waves; then the cheapest, ours and the default plan first.
         """
+        from verilocc_mlir.cost.judge import error_bar
+
         candidates = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
         if not candidates:
             return None
         lacking = {c: len(self._shortfalls(name, c)) for c in candidates}
         candidates = [c for c in candidates if lacking[c] == min(lacking.values())]
-        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in candidates)
+        cheapest = min((self._prices[c][name] for c in candidates), key=lambda cost: cost.cycles)
 
-        def price(candidate: Candidate) -> tuple[float, float, bool]:
+        def price(candidate: Candidate) -> tuple[float, int, float, bool]:
             cost = self._prices[candidate][name]
-            return spill_traffic(cost), cost.cycles, candidate.variant.llvm
+            return spill_traffic(cost), -cost.occupancy, cost.cycles, candidate.variant.llvm
 
-        return min((c for c in candidates if self._prices[c][name].cycles <= limit), key=price)
+        def is_told_apart(candidate: Candidate) -> bool:
+            cost = self._prices[candidate][name]
+            return cost.cycles > (1 + error_bar(cost, cheapest)) * cheapest.cycles
+
+        return min((c for c in candidates if not is_told_apart(c)), key=price)
 
     # What is proved.
 

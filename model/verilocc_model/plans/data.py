@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.guard import RESOLUTION
 from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.shards import read_lines
 from verilocc_model.corpus.split import Split, held_out, split_of
 
 DEFAULT = "default"
+_FOR_A_WAVE = 0.01
+"""Share of its cycles that a plan had to save for a wave, by the guard of the time the labels are of."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class Labels:
         return (self.first, *(plan for plan in more if plan in self.plans and plan != self.first))
 
     def stands(self, plan: str) -> bool:
-        """Whether the guard lets an answer stand (``pipeline.guard``): an allocation with no more cycles than LLVM's
-        default compile, no more registers stored and reloaded, and fewer waves only for 1 % of the cycles.
+        """Whether an answer stands, by the guard of the time the labels are of: an allocation with no more cycles than
+        LLVM's default compile, no more registers stored and reloaded, and fewer waves only for 1 % of the cycles.
         """
         chosen, llvm = self.plans.get(plan), self.llvm
         if chosen is None or chosen["cycles"] > llvm["cycles"] or chosen["spills"] > llvm["spills"]:
             return False
-        return chosen["waves"] >= llvm["waves"] or chosen["cycles"] < (1 - RESOLUTION) * llvm["cycles"]
+        return chosen["waves"] >= llvm["waves"] or chosen["cycles"] < (1 - _FOR_A_WAVE) * llvm["cycles"]
 
     def kept(self, plans: Iterable[str]) -> float:
         """Modelled cycles of what is kept where these are tried: the fewest of those that stand, else LLVM's."""

@@ -234,7 +234,7 @@ def _timed(opcode: str, target: Target) -> _Timed:
                       speed.lds_latency)  # fmt: skip
     if one.kind is Kind.VMEM:
         return _Timed(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.vmem_bytes_per_cycle, 1.0),
-                      speed.vmem_latency)  # fmt: skip
+                      speed.load_latency)  # fmt: skip
     return _Timed(one.kind, 0.0, 0.0)
 
 

@@ -99,7 +99,7 @@ class KernelStages:
         their_metadata = dict(metadata)
         own = self._theirs.amdgcn(src, their_metadata)
         theirs = Code(self._theirs.hsaco(own, dict(their_metadata)), own)
-        comparison = compare_code(ours, theirs, record.target, self._settings)
+        comparison = compare_code(ours, theirs, record.target, self._settings, str(src).encode())
         record = replace(record, comparison=comparison)
         measured = self._measured.decide(ours.code_object, theirs.code_object) if self._measured else None
         declined = measured.declined if measured else comparison.worse

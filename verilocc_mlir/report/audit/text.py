@@ -22,7 +22,8 @@ def _lines(run: AuditRun) -> Iterator[str]:
         for function in pair.report.functions:
             yield f"{pair.name(function)}: {verdict(function)}, {function.obligations} obligations{counts(function)}"
             if function.checkers:
-                yield f"  certificate: accepted by {' and '.join(function.checkers)}, {function.operands} operands compared"
+                names = " and ".join(function.checkers)
+                yield f"  certificate: accepted by {names}, {function.operands} operands compared"
             for finding in function.findings:
                 yield from _finding(pair, finding)
     for note in run.notes:

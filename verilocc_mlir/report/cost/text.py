@@ -28,7 +28,12 @@ _PARTS = {
     "branches": "  taken branches",
     "issue": "  instructions issued",
 }
-_SOURCES = {"ir": "constant in the IR", "code": "constant counter in the code", "default": "not known: the default"}
+_SOURCES = {
+    "ir": "constant in the IR",
+    "code": "constant counter in the code",
+    "other": "as in the code compared with",
+    "default": "not known: the default",
+}
 
 
 def print_costs(file: CostedFile, to: Console) -> None:
@@ -69,10 +74,17 @@ def _kind(cost: KernelCost) -> str:
 
 
 def _verdict(row: Comparison) -> str:
-    if not row.percent:
+    if row.problem:
+        return f"{row.name}: not comparable: {row.problem}"
+    if not row.percent or row.judgement is None:
         return f"{row.name}: the same cost"
     word = "dearer" if row.percent > 0 else "cheaper"
-    return f"{row.name}: B is {abs(row.percent):.1f} % {word}: {row.explanation}"
+    judged = row.judgement
+    decided = f"decided by {judged.ground.value}"
+    if not judged.by_cycles:
+        better = {-1: "A is better", 0: "undecided", 1: "B is better"}[judged.order]
+        decided = f"below the error bar of {judged.bar:.0%} by the model; {better}, {decided}"
+    return f"{row.name}: B is {abs(row.percent):.1f} % {word}, {decided}: {row.explanation}"
 
 
 def _cycles(cost: KernelCost) -> Iterator[tuple[str, str]]:
@@ -136,4 +148,4 @@ def _notes(files: Sequence[CostedFile], to: Console) -> None:
     for file in files:
         for note in file.notes:
             to.print(Text(f"note: {file.path}: {note}"))
-    to.print(Text(f"{MODELLED}. Compared with hardware on two small RDNA kernels only: docs/guide/cost.md"))
+    to.print(Text(f"{MODELLED}. How well it ranks measured kernels: docs/results/ruler.md"))

@@ -10,7 +10,7 @@ from verilocc_mlir.cost.compare import Comparison, latency_parts
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, KernelCost
 from verilocc_mlir.forms import Amount, Form, Positive, Tool, Whole, about, filled
 
-COST_VERSION = 2
+COST_VERSION = 3
 
 Bound = Literal["latency", "valu", "mfma", "lds", "memory", "salu"]
 
@@ -86,7 +86,7 @@ class LoopForm(CostForm):
     ir_name: str | None
     depth: Positive
     trips: Positive
-    source: Literal["ir", "code", "default"]
+    source: Literal["ir", "code", "other", "default"]
 
 
 class KernelCostForm(CostForm):
@@ -94,7 +94,7 @@ class KernelCostForm(CostForm):
 
     name: str
     kind: Literal["kernel", "device"]
-    cycles: Annotated[float, about("What a wave costs its SIMD: unhidden and the greatest of bounds.", minimum=0)]
+    cycles: Annotated[float, about("What a wave costs its SIMD: unhidden, and what bounds make together.", minimum=0)]
     unhidden: Amount
     bound: Bound
     bounds: BoundsForm
@@ -111,12 +111,22 @@ class KernelCostForm(CostForm):
     loops: list[LoopForm]
 
 
+class JudgementForm(CostForm):
+    """Which of two codes is better, and by what."""
+
+    better: Literal["first", "second"] | None
+    by: str
+    error_bar: Annotated[float, about("Share by which modelled cycles must differ to decide.", minimum=0)]
+
+
 class ComparisonForm(CostForm):
     """One function in two compilations; null where it is not there."""
 
     name: str
     percent: Annotated[float | None, about("How much dearer the second is.")]
     explanation: str | None
+    problem: Annotated[str | None, about("Why the two do not compare.")]
+    judgement: JudgementForm | None
     first: KernelCostForm | None
     second: KernelCostForm | None
 
@@ -161,7 +171,12 @@ def comparison_json(first: CostedFile, second: CostedFile, rows: Sequence[Compar
 
 def _compared(row: Comparison) -> ComparisonForm:
     first, second = (None if cost is None else _cost(cost) for cost in (row.first, row.second))
-    return filled(ComparisonForm, row, first=first, second=second)
+    judged = row.judgement
+    judgement = None
+    if judged is not None:
+        better = None if judged.order == 0 else "first" if judged.order < 0 else "second"
+        judgement = filled(JudgementForm, better=better, by=judged.ground.value, error_bar=judged.bar)
+    return filled(ComparisonForm, row, first=first, second=second, judgement=judgement)
 
 
 def _cost(cost: KernelCost) -> KernelCostForm:

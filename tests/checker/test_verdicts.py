@@ -1,0 +1,60 @@
+"""Both checkers on the cases: what is right is accepted with its certificate, no attack is, whoever checks."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from case_support import RIGHT, Case, all_cases
+
+from smt_verifier.certificate.second import second_checker, second_program
+from smt_verifier.certificate.verdict import Certification, certify_texts
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.text import read
+
+CASES = all_cases()
+_UNPAIRED = "verilocc-certificate 1\nfunction {}\nblock 0\nsteps 1=\nend\n"
+
+
+@functools.lru_cache(maxsize=1)
+def _functions(before: str) -> tuple[str, ...]:
+    try:
+        return tuple(f.name for f in read(before).functions)
+    except Refused:
+        return ()
+
+
+def _certifications(case: Case) -> list[Certification]:
+    before, after = case.before.read_text(), case.after.read_text()
+    return [certify_texts(before, after, name, case.target) for name in _functions(before)]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind != RIGHT], ids=lambda c: c.name)
+def test_no_attack_is_accepted(case: Case) -> None:
+    certifications = _certifications(case)
+    assert not certifications or not all(c.accepted for c in certifications)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == RIGHT], ids=lambda c: c.name)
+def test_what_is_right_is_accepted_by_every_checker_at_hand(case: Case) -> None:
+    certifications = _certifications(case)
+    if case.verdict == "unknown":  # The first lines of the case say why no certificate of it is accepted.
+        assert not all(c.accepted for c in certifications)
+        return
+    assert [str(a) for c in certifications for a in c.answers if not a.accepted] == []
+    assert certifications
+
+
+@pytest.mark.skipif(second_program() is None, reason="the second checker is not built: no cargo")
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind != RIGHT], ids=lambda c: c.name)
+def test_the_second_checker_refuses_attacks_alone(case: Case) -> None:
+    """Also with the certificate that the first one has refused."""
+    before, after = case.before.read_text(), case.after.read_text()
+    names = _functions(before) or ("f",)
+    verdicts: list[bool] = []
+    for name in names:
+        text = certify_texts(before, after, name, case.target).text or _UNPAIRED.format(name)
+        answer = second_checker(before, after, text, case.target, name)
+        assert answer is not None
+        verdicts.append(answer[0])
+    assert not all(verdicts)
