@@ -151,15 +151,11 @@ impl<'a> Checker<'a> {
         let units = |lanes: Vec<Lane>| lanes.into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a);
         for code in self.context.before.blocks.iter().flatten() {
             if is_moving(*code) {
-                for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                    self.moved_units.extend(units(self.context.before.lanes(*code, operand)?));
-                }
+                self.moved_units.extend(units(self.context.before.gather(*code, Operand::is_def)?));
             }
         }
         for code in self.context.after.blocks.iter().flatten().filter(|code| is_reload(**code)) {
-            for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                self.reloaded.extend(units(self.context.after.lanes(*code, operand)?));
-            }
+            self.reloaded.extend(units(self.context.after.gather(*code, Operand::is_def)?));
         }
         Ok(())
     }
@@ -170,17 +166,12 @@ impl<'a> Checker<'a> {
         let broken = |text: &crate::context::Text<'_>| -> Result<Vec<(u32, usize)>, Refused> {
             let mut all = Vec::new();
             for code in if promised.is_empty() { &[][..] } else { &text.blocks[..] }.iter().flatten() {
-                for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                    let units = text.lanes(*code, operand)?.into_iter().filter(|lane| lane.of == Of::Unit);
-                    all.extend(
-                        units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, code.instruction.line)),
-                    );
-                }
+                let line = code.instruction.line;
+                let units = text.gather(*code, Operand::is_def)?.into_iter().filter(|lane| lane.of == Of::Unit);
+                all.extend(units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, line)));
                 if code.has("call") {
                     let kept = preserved(*code)?;
-                    all.extend(
-                        promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, code.instruction.line)),
-                    );
+                    all.extend(promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, line)));
                 }
             }
             Ok(all)
@@ -355,12 +346,7 @@ impl<'a> Checker<'a> {
     }
 
     fn defines_exec(&self, text: &crate::context::Text<'_>, code: Code<'_>) -> Result<bool, Refused> {
-        for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-            if text.lanes(code, operand)?.iter().any(|lane| is_exec(*lane)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(text.gather(code, Operand::is_def)?.into_iter().any(is_exec))
     }
 
     // P alone.
@@ -389,12 +375,10 @@ impl<'a> Checker<'a> {
         let waiting = self.waiting_others(&walk.state, p);
         self.blank(walk, p, Side::Name, &run)?;
         let mut written = Vec::new();
-        for operand in p.instruction.operands.iter().filter(|o| o.is_def()) {
-            for name in text.lanes(p, operand)? {
-                walk.state.define(name, &run);
-                walk.state.forget(name, &waiting);
-                written.push(name);
-            }
+        for name in text.gather(p, Operand::is_def)? {
+            walk.state.define(name, &run);
+            walk.state.forget(name, &waiting);
+            written.push(name);
         }
         self.remember_result(walk, i, p, &run)?;
         self.move_frame(&mut walk.state, p, &written);
@@ -418,10 +402,7 @@ impl<'a> Checker<'a> {
     fn without_code(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side) -> Result<(), Refused> {
         let text = self.context.text(side);
         let run = walk.state.select(|class| class.active);
-        let mut read = Vec::new();
-        for operand in code.instruction.operands.iter().filter(|o| o.reads()) {
-            read.extend(text.lanes(code, operand)?);
-        }
+        let read = text.gather(code, Operand::reads)?;
         let mut written = Vec::new();
         for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
             let own = text.lanes(code, operand)?;
@@ -623,25 +604,14 @@ impl<'a> Checker<'a> {
     fn member(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
         let text = &self.context.after;
         let Some(bundle) = walk.bundle.as_mut() else { return Ok(()) };
-        for operand in q.instruction.operands.iter().filter(|o| o.reads()) {
-            let lanes = text.lanes(q, operand)?;
-            bundle.read.extend(lanes.into_iter().filter(|lane| !bundle.defined.contains(lane)));
-        }
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
-            bundle.defined.extend(text.lanes(q, operand)?);
-        }
+        let read = text.gather(q, Operand::reads)?;
+        bundle.read.extend(read.into_iter().filter(|lane| !bundle.defined.contains(lane)));
+        bundle.defined.extend(text.gather(q, Operand::is_def)?);
         if !q.instruction.closes_bundle {
             return Ok(());
         }
-        let (mut defined, mut read): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
-        for operand in bundle.head.instruction.operands.iter().filter(|o| o.is_register()) {
-            let lanes = text.lanes(bundle.head, operand)?;
-            if operand.is_def() {
-                defined.extend(lanes)
-            } else {
-                read.extend(lanes)
-            }
-        }
+        let defined: Set<Lane> = text.gather(bundle.head, Operand::is_def)?.into_iter().collect();
+        let read: Set<Lane> = text.gather(bundle.head, Operand::is_use)?.into_iter().collect();
         if defined != bundle.defined || !bundle.read.is_subset(&read) {
             return Err(bundle.head.refused("bundle", "it does not name what its members read and define"));
         }
@@ -731,10 +701,7 @@ impl<'a> Checker<'a> {
         let (before, after) = (&self.context.before, &self.context.after);
         let state = &mut walk.state;
         let mut written = Vec::new();
-        let mut read = Vec::new();
-        for operand in q.instruction.operands.iter().filter(|o| o.is_implicit() && o.reads()) {
-            read.extend(after.lanes(q, operand)?);
-        }
+        let read = after.gather(q, |o| o.is_implicit() && o.reads())?;
         for added in q.instruction.operands.iter().skip(p.instruction.operands.len()).filter(|o| o.is_def()) {
             for place in after.lanes(q, added)?.into_iter().filter(|place| !read.contains(place)) {
                 state.lose(place, Side::Place, run);
@@ -820,10 +787,7 @@ impl<'a> Checker<'a> {
         if !q.instruction.operands.iter().any(flagged) {
             return Ok(());
         }
-        let mut defined = Vec::new();
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def() && !o.flags.has(Flags::DEAD)) {
-            defined.extend(text.lanes(q, operand)?);
-        }
+        let defined = text.gather(q, |o| o.is_def() && !o.flags.has(Flags::DEAD))?;
         for operand in q.instruction.operands.iter().filter(|o| flagged(o)) {
             let dead = operand.is_def();
             for lane in text.lanes(q, operand)? {

@@ -170,6 +170,15 @@ impl<'a> Text<'a> {
         Ok(self.used(units).into_iter().map(Lane::unit).collect())
     }
 
+    /// The lanes of all register operands that are chosen, in order.
+    pub fn gather(&self, code: Code<'_>, chosen: impl Fn(&Operand) -> bool) -> Result<Vec<Lane>, Refused> {
+        let mut all = Vec::new();
+        for operand in code.instruction.operands.iter().filter(|o| o.is_register() && chosen(o)) {
+            all.extend(self.lanes(code, operand)?);
+        }
+        Ok(all)
+    }
+
     /// All lanes of the virtual register that an operand names.
     pub fn whole(&self, operand: &Operand) -> Vec<Lane> {
         let Some((number, row)) = operand.vreg.and_then(|n| Some((n, self.virtual_register(n)?))) else {

@@ -26,11 +26,8 @@ const FLAGS: [(&str, Flags); 10] = [
     ("debug-use ", Flags::DEBUG_USE),
 ];
 
-/// Forms `word(text)` whose text is compared and not understood.
-const CALL_FORMS: [&str; 9] = [
-    "intrinsic", "intpred", "floatpred", "shufflemask", "dbg-instr-ref", "blockaddress", "target-index", "liveout",
-    "lanemask",
-];
+/// Forms `word(text)` whose text is compared and not understood. Those of instructions before selection are not read.
+const CALL_FORMS: [&str; 3] = ["dbg-instr-ref", "target-index", "lanemask"];
 
 /// Words of inline assembly, as LLVM 24 prints them in place of numbers.
 const ASM_WORDS: [&str; 16] = [
