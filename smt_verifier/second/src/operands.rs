@@ -13,6 +13,7 @@ pub(crate) struct Names<'a> {
     pub(crate) fixed_stack: &'a BTreeMap<u32, Row>,
 }
 
+/// In the order in which LLVM prints them.
 const FLAGS: [(&str, Flags); 10] = [
     ("implicit ", Flags::IMPLICIT),
     ("implicit-def ", Flags(Flags::IMPLICIT.0 | Flags::DEF.0)),
@@ -47,12 +48,11 @@ pub(crate) fn starts_register(cursor: &Cursor) -> bool {
 pub(crate) fn register(cursor: &mut Cursor, on_the_left: bool) -> Result<Operand, Refused> {
     let mut operand = Operand { kind: Kind::Register, ..Operand::default() };
     let mut flags = Flags::default();
-    while let Some((word, flag)) = FLAGS.iter().find(|(word, _)| cursor.looks_at(word)) {
+    for (word, flag) in FLAGS.iter().filter(|(word, _)| cursor.eat(word)) {
         if flags.0 & flag.0 != 0 {
-            return Err(cursor.fail("a flag stands twice"));
+            return Err(cursor.fail(&format!("`{word}` behind a flag that says so, read up to")));
         }
         flags = flags.with(*flag);
-        cursor.eat(word);
     }
     if on_the_left {
         if flags.0 & (Flags::IMPLICIT.0 | Flags::DEF.0) != 0 {
