@@ -128,11 +128,10 @@ fn same_blocks(context: &Context<'_>) -> Result<(), Refused> {
         return refused(b.len(), "another number of blocks");
     }
     for (number, (x, y)) in a.iter().zip(b).enumerate() {
-        let positions = |block: &Block| block.successors.iter().map(|s| s.block).collect::<Vec<_>>();
-        if positions(x) != positions(y) || x.attributes != y.attributes {
+        if x.successors != y.successors || x.attributes != y.attributes {
             return refused(number, "other successors or attributes");
         }
-        if x.successors.iter().any(|successor| successor.block == 0) {
+        if x.successors.contains(&0) {
             return refused(number, "the first block is a successor");
         }
     }
@@ -228,13 +227,13 @@ impl<'a> Checker<'a> {
         let Some(block) = self.context.after.function.blocks.get(walk.block) else { return Ok(()) };
         let tested = tested(codes, block, walk.block);
         walk.state.end_copies();
-        for successor in &block.successors {
-            let Some(claimed) = self.claimed.get(successor.block).and_then(Option::as_ref) else {
-                let message = format!("block {} has no claims", successor.block);
+        for successor in block.successors.iter().copied() {
+            let Some(claimed) = self.claimed.get(successor).and_then(Option::as_ref) else {
+                let message = format!("block {successor} has no claims");
                 return Err(Refused::new("relation", message, format!("block {}", walk.block)));
             };
             // What the branch says on this edge: the word behind `test=`, or its opposite.
-            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor.block));
+            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor));
             let exec_is_zero = (test, taken) == ("exec0", true) || (test, taken) == ("exec1", false);
             let mut state = walk.state.clone();
             if test.starts_with("exec") && !exec_is_zero {
@@ -919,7 +918,7 @@ fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static 
         return None;
     }
     let taken = target(branch)?;
-    let named = [(taken, other), (other, taken)].contains(&(one.block, two.block)) && taken != other;
+    let named = [(taken, other), (other, taken)].contains(&(*one, *two)) && taken != other;
     let test = branch.opcode.value("test");
     (named && !test.is_empty()).then_some((test, taken))
 }

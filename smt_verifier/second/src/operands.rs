@@ -323,9 +323,9 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
     for word in TARGET_FLAGS {
         cursor.eat(word);
     }
-    memory.loads = cursor.eat("load ");
-    memory.stores = cursor.eat("store ");
-    if !memory.loads && !memory.stores {
+    let loads = cursor.eat("load ");
+    let stores = cursor.eat("store ");
+    if !loads && !stores {
         return Err(cursor.fail("expected `load` or `store`"));
     }
     if cursor.eat("syncscope(") {
@@ -341,7 +341,7 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
         low_level_type(cursor)?;
         cursor.expect(")")?;
     }
-    let preposition = match (memory.loads, memory.stores) {
+    let preposition = match (loads, stores) {
         (true, true) => " on ",
         (true, false) => " from ",
         _ => " into ",

@@ -516,7 +516,7 @@ impl State {
             }
             self.written.insert(place, self.now);
         }
-        if place.of == Of::Unit {
+        if place.of == Of::Unit && !self.copies.is_empty() {
             let unchanged = Lane { of: Of::Unchanged, ..place };
             self.everywhere(|part| part.write(unchanged, &[]));
         }
@@ -568,7 +568,9 @@ impl State {
 
     /// At the end of a block: copies are propagated within it only.
     pub fn end_copies(&mut self) {
-        self.everywhere(Part::unpropagate);
+        if !self.copies.is_empty() {
+            self.everywhere(Part::unpropagate);
+        }
     }
 
     fn wake(&mut self, number: usize) {
