@@ -1,4 +1,4 @@
-//! One audit: two texts and a certificate (spec 1).
+//! One audit: two texts and a certificate (spec 1, 2.4), and what calls rely on (9).
 
 use crate::context::Context;
 use std::collections::BTreeSet;
@@ -9,8 +9,6 @@ use crate::{certificate, check, header, limits, module, text, wellformed};
 
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
-/// The rule of right code that the checkers do not follow.
-pub const NOT_FOLLOWED: &str = "not-followed";
 
 /// Check that `after` is right for `before`, as the certificate says. How many operands were compared.
 ///

@@ -203,7 +203,8 @@ impl<'a> Reader<'a> {
         while let Some(words) = self.take("member") {
             let members = member(&words).ok_or_else(|| self.error("a member that is none"))?;
             let class = entry.classes.get_mut(members.0);
-            class.ok_or_else(|| self.error("a class that the entry does not name"))?.masks.extend(members.1);
+            let class = class.filter(|class| class.masks.is_empty());
+            class.ok_or_else(|| self.error("a class that the entry does not name, or named before"))?.masks = members.1;
         }
         if let Some(words) = self.take("nonempty") {
             let all: Option<Vec<u32>> = words.into_iter().map(number).collect();

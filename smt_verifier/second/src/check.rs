@@ -1,7 +1,9 @@
-//! Walks through the blocks, step by step (spec 5, 6, 8 to 12).
+//! Walks through the blocks, step by step (spec 2.3, 5.1, 5.4, 5.5, 5.10, 6, 8.2 to 8.4, 9, 9.1, 11, 12.2, 12.3, 13.6).
+//!
+//! Spec 8.3 is `remember` and `remember_result`.
 
 use crate::certificate::{BlockPart, Certificate, Take, ThreadKind};
-use crate::context::{Code, Context, EXEC, FLAT_SCRATCH, SCC, VCC};
+use crate::context::{Code, Context, EXEC, FLAT_SCRATCH};
 use crate::entry::{self, Claimed, MOST_CLAIMS};
 use crate::forms::{self, is_exec, is_location, is_scc, Mode};
 use crate::header;
@@ -126,11 +128,10 @@ fn same_blocks(context: &Context<'_>) -> Result<(), Refused> {
         return refused(b.len(), "another number of blocks");
     }
     for (number, (x, y)) in a.iter().zip(b).enumerate() {
-        let positions = |block: &Block| block.successors.iter().map(|s| s.block).collect::<Vec<_>>();
-        if positions(x) != positions(y) || x.attributes != y.attributes {
+        if x.successors != y.successors || x.attributes != y.attributes {
             return refused(number, "other successors or attributes");
         }
-        if x.successors.iter().any(|successor| successor.block == 0) {
+        if x.successors.contains(&0) {
             return refused(number, "the first block is a successor");
         }
     }
@@ -149,15 +150,11 @@ impl<'a> Checker<'a> {
         let units = |lanes: Vec<Lane>| lanes.into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a);
         for code in self.context.before.blocks.iter().flatten() {
             if is_moving(*code) {
-                for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                    self.moved_units.extend(units(self.context.before.lanes(*code, operand)?));
-                }
+                self.moved_units.extend(units(self.context.before.gather(*code, Operand::is_def)?));
             }
         }
         for code in self.context.after.blocks.iter().flatten().filter(|code| is_reload(**code)) {
-            for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                self.reloaded.extend(units(self.context.after.lanes(*code, operand)?));
-            }
+            self.reloaded.extend(units(self.context.after.gather(*code, Operand::is_def)?));
         }
         Ok(())
     }
@@ -168,17 +165,12 @@ impl<'a> Checker<'a> {
         let broken = |text: &crate::context::Text<'_>| -> Result<Vec<(u32, usize)>, Refused> {
             let mut all = Vec::new();
             for code in if promised.is_empty() { &[][..] } else { &text.blocks[..] }.iter().flatten() {
-                for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                    let units = text.lanes(*code, operand)?.into_iter().filter(|lane| lane.of == Of::Unit);
-                    all.extend(
-                        units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, code.instruction.line)),
-                    );
-                }
+                let line = code.instruction.line;
+                let units = text.gather(*code, Operand::is_def)?.into_iter().filter(|lane| lane.of == Of::Unit);
+                all.extend(units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, line)));
                 if code.has("call") {
                     let kept = preserved(*code)?;
-                    all.extend(
-                        promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, code.instruction.line)),
-                    );
+                    all.extend(promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, line)));
                 }
             }
             Ok(all)
@@ -235,13 +227,13 @@ impl<'a> Checker<'a> {
         let Some(block) = self.context.after.function.blocks.get(walk.block) else { return Ok(()) };
         let tested = tested(codes, block, walk.block);
         walk.state.end_copies();
-        for successor in &block.successors {
-            let Some(claimed) = self.claimed.get(successor.block).and_then(Option::as_ref) else {
-                let message = format!("block {} has no claims", successor.block);
+        for successor in block.successors.iter().copied() {
+            let Some(claimed) = self.claimed.get(successor).and_then(Option::as_ref) else {
+                let message = format!("block {successor} has no claims");
                 return Err(Refused::new("relation", message, format!("block {}", walk.block)));
             };
             // What the branch says on this edge: the word behind `test=`, or its opposite.
-            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor.block));
+            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor));
             let exec_is_zero = (test, taken) == ("exec0", true) || (test, taken) == ("exec1", false);
             let mut state = walk.state.clone();
             if test.starts_with("exec") && !exec_is_zero {
@@ -353,12 +345,7 @@ impl<'a> Checker<'a> {
     }
 
     fn defines_exec(&self, text: &crate::context::Text<'_>, code: Code<'_>) -> Result<bool, Refused> {
-        for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-            if text.lanes(code, operand)?.iter().any(|lane| is_exec(*lane)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(text.gather(code, Operand::is_def)?.into_iter().any(is_exec))
     }
 
     // P alone.
@@ -385,15 +372,12 @@ impl<'a> Checker<'a> {
         let (run, _) = self.concerned(&walk.state, p);
         self.remember(walk, i, p, &run)?;
         let waiting = self.waiting_others(&walk.state, p);
-        self.blank_names(walk, p, &run)?;
+        self.blank(walk, p, Side::Name, &run)?;
         let mut written = Vec::new();
-        for operand in p.instruction.operands.iter().filter(|o| o.is_def()) {
-            for name in text.lanes(p, operand)? {
-                walk.state.spoil_cells(name, Side::Name);
-                walk.state.forget(name, &run);
-                walk.state.forget(name, &waiting);
-                written.push(name);
-            }
+        for name in text.gather(p, Operand::is_def)? {
+            walk.state.define(name, &run);
+            walk.state.forget(name, &waiting);
+            written.push(name);
         }
         self.remember_result(walk, i, p, &run)?;
         self.move_frame(&mut walk.state, p, &written);
@@ -415,12 +399,9 @@ impl<'a> Checker<'a> {
 
     /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value.
     fn without_code(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side) -> Result<(), Refused> {
-        let text = if side == Side::Name { &self.context.before } else { &self.context.after };
+        let text = self.context.text(side);
         let run = walk.state.select(|class| class.active);
-        let mut read = Vec::new();
-        for operand in code.instruction.operands.iter().filter(|o| o.reads()) {
-            read.extend(text.lanes(code, operand)?);
-        }
+        let read = text.gather(code, Operand::reads)?;
         let mut written = Vec::new();
         for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
             let own = text.lanes(code, operand)?;
@@ -429,24 +410,18 @@ impl<'a> Checker<'a> {
                 if read.contains(&lane) {
                     continue;
                 }
-                walk.state.spoil_cells(lane, side);
-                match side {
-                    Side::Place => walk.state.spoil(lane, &run),
-                    Side::Name if code.has("undefines") => {
-                        walk.state.undefine(lane, &run);
-                        for cell in self.context.cells_in(lane) {
-                            walk.state.undefine(cell, &run);
-                            walk.state.note_cell(cell, side);
-                        }
-                    }
-                    // What a KILL defines beside what it reads is not said to be undefined.
-                    Side::Name => walk.state.forget(lane, &run),
-                }
                 written.push(lane);
+                // What a KILL defines beside what it reads is not said to be undefined.
+                if side == Side::Name && !code.has("undefines") {
+                    walk.state.define(lane, &run);
+                    continue;
+                }
+                walk.state.lose(lane, side, &run);
+                for cell in self.context.cells_in(lane).filter(|_| side == Side::Name) {
+                    walk.state.undefine(cell, &run);
+                    walk.state.note_cell(cell, side);
+                }
             }
-        }
-        if side == Side::Place {
-            written.iter().for_each(|lane| walk.state.note_written(*lane, false));
         }
         self.move_frame(&mut walk.state, code, &written);
         Ok(())
@@ -551,17 +526,16 @@ impl<'a> Checker<'a> {
         let mut result = Vec::new();
         for (number, operand) in q.instruction.operands.iter().enumerate().filter(|(_, o)| o.is_def()) {
             for (k, lane) in (0_u16..).zip(context.after.lanes(q, operand)?) {
-                walk.state.spoil_cells(lane, Side::Place);
                 if number == 0 {
+                    walk.state.spoil_cells(lane, Side::Place);
                     let kept = Lane::new(Of::Result, block, instruction, k).with_vector(lane.vector);
                     result.push((lane, kept));
                 } else {
-                    walk.state.spoil(lane, &active);
-                    walk.state.note_written(lane, false);
+                    walk.state.lose(lane, Side::Place, &active);
                 }
             }
         }
-        self.blank_places(walk, q, &active)?;
+        self.blank(walk, q, Side::Place, &active)?;
         walk.state.copy_places(&result, &active);
         for (lane, _) in &result {
             walk.state.note_written(*lane, false);
@@ -629,25 +603,14 @@ impl<'a> Checker<'a> {
     fn member(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
         let text = &self.context.after;
         let Some(bundle) = walk.bundle.as_mut() else { return Ok(()) };
-        for operand in q.instruction.operands.iter().filter(|o| o.reads()) {
-            let lanes = text.lanes(q, operand)?;
-            bundle.read.extend(lanes.into_iter().filter(|lane| !bundle.defined.contains(lane)));
-        }
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
-            bundle.defined.extend(text.lanes(q, operand)?);
-        }
+        let read = text.gather(q, Operand::reads)?;
+        bundle.read.extend(read.into_iter().filter(|lane| !bundle.defined.contains(lane)));
+        bundle.defined.extend(text.gather(q, Operand::is_def)?);
         if !q.instruction.closes_bundle {
             return Ok(());
         }
-        let (mut defined, mut read): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
-        for operand in bundle.head.instruction.operands.iter().filter(|o| o.is_register()) {
-            let lanes = text.lanes(bundle.head, operand)?;
-            if operand.is_def() {
-                defined.extend(lanes)
-            } else {
-                read.extend(lanes)
-            }
-        }
+        let defined: Set<Lane> = text.gather(bundle.head, Operand::is_def)?.into_iter().collect();
+        let read: Set<Lane> = text.gather(bundle.head, Operand::is_use)?.into_iter().collect();
         if defined != bundle.defined || !bundle.read.is_subset(&read) {
             return Err(bundle.head.refused("bundle", "it does not name what its members read and define"));
         }
@@ -664,18 +627,18 @@ impl<'a> Checker<'a> {
         let operand = p.instruction.operands.get(right(mask));
         let known = masks::mask_of(self.context, &mut walk.state, p, operand, &self.exec_lanes)?;
         let without = |is_in: bool| {
-            walk.state
-                .select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
+            walk.state.select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
         };
-        Ok(Some(Blend { mask: right(mask), unread: [(right(inside), without(false)), (right(outside), without(true))] }))
+        Ok(Some(Blend {
+            mask: right(mask),
+            unread: [(right(inside), without(false)), (right(outside), without(true))],
+        }))
     }
 
     /// Spec 5.5, 5.6.
     fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
         self.read(walk, p, q, reading)?;
-        forms::early_clobbers(self.context, p, q, &reading.skip, |name| {
-            walk.state.is_undefined(name, &reading.readers)
-        })
+        forms::early_clobbers(self.context, p, q, &reading.skip, |name| walk.state.is_undefined(name, &reading.readers))
     }
 
     /// Spec 5.5.
@@ -685,18 +648,9 @@ impl<'a> Checker<'a> {
         let mask = reading.blend.as_ref().map(|blend| blend.mask);
         for (number, (x, y)) in both.filter(|(n, (x, _))| x.reads() || (x.is_use() && mask == Some(*n))) {
             let readers = &reading.of(number);
-            // What shows another register is equal where that one is; EXEC always is.
-            let shown = match x.register.as_str() {
-                name if name.starts_with("src_vccz") => {
-                    VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect()
-                }
-                name if name.starts_with("src_scc") => vec![SCC],
-                _ => Vec::new(),
-            };
-            let shown: Vec<Lane> = self.context.after.used(shown).into_iter().map(Lane::unit).collect();
-            let names = self.context.before.lanes(p, x)?.into_iter().chain(shown.iter().copied());
-            let places = self.context.after.lanes(q, y)?.into_iter().chain(shown.iter().copied());
-            let all = names.zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
+            let (names, places) = (self.context.before.lanes(p, x)?, self.context.after.lanes(q, y)?);
+            let all =
+                names.into_iter().zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
             for (_, (name, place)) in all {
                 if y.is_undef() && !x.is_undef() && !state.is_undefined(name, readers) {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
@@ -727,28 +681,14 @@ impl<'a> Checker<'a> {
         state.select(|class| class.kind == ThreadKind::Other && !class.active)
     }
 
-    /// An `undef` definition of a subregister undefines the rest of its register (spec 5.10).
-    fn blank_names(&self, walk: &mut Walk<'_>, p: Code<'_>, run: &[usize]) -> Result<(), Refused> {
+    /// An `undef` definition of a subregister leaves the rest of its register without a value (spec 5.10).
+    fn blank(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side, run: &[usize]) -> Result<(), Refused> {
+        let text = self.context.text(side);
         let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in p.instruction.operands.iter().filter(undef) {
-            let own = self.context.before.lanes(p, operand)?;
-            for lane in self.context.before.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                walk.state.spoil_cells(lane, Side::Name);
-                walk.state.undefine(lane, run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Likewise in Q: the rest of the register holds nothing.
-    fn blank_places(&self, walk: &mut Walk<'_>, q: Code<'_>, run: &[usize]) -> Result<(), Refused> {
-        let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in q.instruction.operands.iter().filter(undef) {
-            let own = self.context.after.lanes(q, operand)?;
-            for place in self.context.after.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                walk.state.spoil_cells(place, Side::Place);
-                walk.state.spoil(place, run);
-                walk.state.note_written(place, false);
+        for operand in code.instruction.operands.iter().filter(undef) {
+            let own = text.lanes(code, operand)?;
+            for lane in text.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
+                walk.state.lose(lane, side, run);
             }
         }
         Ok(())
@@ -760,20 +700,15 @@ impl<'a> Checker<'a> {
         let (before, after) = (&self.context.before, &self.context.after);
         let state = &mut walk.state;
         let mut written = Vec::new();
-        let mut read = Vec::new();
-        for operand in q.instruction.operands.iter().filter(|o| o.is_implicit() && o.reads()) {
-            read.extend(after.lanes(q, operand)?);
-        }
+        let read = after.gather(q, |o| o.is_implicit() && o.reads())?;
         for added in q.instruction.operands.iter().skip(p.instruction.operands.len()).filter(|o| o.is_def()) {
             for place in after.lanes(q, added)?.into_iter().filter(|place| !read.contains(place)) {
-                state.spoil_cells(place, Side::Place);
-                state.spoil(place, run);
+                state.lose(place, Side::Place, run);
                 written.push(place);
             }
         }
-        written.iter().for_each(|place| state.note_written(*place, false));
-        self.blank_places(walk, q, run)?;
-        self.blank_names(walk, p, run)?;
+        self.blank(walk, q, Side::Place, run)?;
+        self.blank(walk, p, Side::Name, run)?;
         let waiting = self.waiting_others(&walk.state, p);
         let state = &mut walk.state;
         let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
@@ -785,24 +720,19 @@ impl<'a> Checker<'a> {
                 _ => 0,
             };
             for name in &names {
-                state.spoil_cells(*name, Side::Name);
-                state.forget(*name, run);
+                state.define(*name, run);
                 state.forget(*name, &waiting);
             }
             for (at, (name, place)) in names.into_iter().zip(places).enumerate() {
-                state.spoil_cells(place, Side::Place);
+                state.lose(place, Side::Place, run);
                 if place.vector {
                     state.spoil(place, &waiting);
                 }
-                state.spoil(place, run);
                 if at < known {
                     state.hold(place, name, run);
                 }
                 written.push(place);
             }
-        }
-        for place in &written {
-            state.note_written(*place, false);
         }
         self.move_frame(state, q, &written);
         Ok(())
@@ -842,11 +772,8 @@ impl<'a> Checker<'a> {
         for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !limits.kept.contains(unit)) {
             let lane = Lane::unit(unit);
             for side in [Side::Name, Side::Place] {
-                walk.state.spoil_cells(lane, side);
+                walk.state.lose(lane, side, &run);
             }
-            walk.state.undefine(lane, &run);
-            walk.state.spoil(lane, &run);
-            walk.state.note_written(lane, false);
         }
         Ok(())
     }
@@ -859,10 +786,7 @@ impl<'a> Checker<'a> {
         if !q.instruction.operands.iter().any(flagged) {
             return Ok(());
         }
-        let mut defined = Vec::new();
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def() && !o.flags.has(Flags::DEAD)) {
-            defined.extend(text.lanes(q, operand)?);
-        }
+        let defined = text.gather(q, |o| o.is_def() && !o.flags.has(Flags::DEAD))?;
         for operand in q.instruction.operands.iter().filter(|o| flagged(o)) {
             let dead = operand.is_def();
             for lane in text.lanes(q, operand)? {
@@ -994,7 +918,7 @@ fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static 
         return None;
     }
     let taken = target(branch)?;
-    let named = [(taken, other), (other, taken)].contains(&(one.block, two.block)) && taken != other;
+    let named = [(taken, other), (other, taken)].contains(&(*one, *two)) && taken != other;
     let test = branch.opcode.value("test");
     (named && !test.is_empty()).then_some((test, taken))
 }

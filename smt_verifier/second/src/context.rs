@@ -1,4 +1,4 @@
-//! Both texts as the checker sees them: lanes of operands, files, slots (spec 3).
+//! Both texts as the checker sees them: lanes of operands (spec 3.1), files (3.4), slots (7.3), cells (3.5).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,6 +6,7 @@ use crate::lanes::{Lane, Map, Of, Set};
 use crate::limits::Limits;
 use crate::model::{Function, Instruction, Kind, Operand, Refused};
 use crate::tables::{tables, Opcode, Processor, Register, RegisterClass};
+use crate::threads::Side;
 
 /// An instruction with its row of the tables.
 #[derive(Clone, Copy)]
@@ -169,6 +170,15 @@ impl<'a> Text<'a> {
         Ok(self.used(units).into_iter().map(Lane::unit).collect())
     }
 
+    /// The lanes of all register operands that are chosen, in order.
+    pub fn gather(&self, code: Code<'_>, chosen: impl Fn(&Operand) -> bool) -> Result<Vec<Lane>, Refused> {
+        let mut all = Vec::new();
+        for operand in code.instruction.operands.iter().filter(|o| o.is_register() && chosen(o)) {
+            all.extend(self.lanes(code, operand)?);
+        }
+        Ok(all)
+    }
+
     /// All lanes of the virtual register that an operand names.
     pub fn whole(&self, operand: &Operand) -> Vec<Lane> {
         let Some((number, row)) = operand.vreg.and_then(|n| Some((n, self.virtual_register(n)?))) else {
@@ -307,6 +317,14 @@ impl<'a> Context<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The text of P or of Q.
+    pub fn text(&self, side: Side) -> &Text<'a> {
+        match side {
+            Side::Name => &self.before,
+            Side::Place => &self.after,
+        }
     }
 
     fn find_cells(&mut self) {

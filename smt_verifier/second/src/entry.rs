@@ -1,4 +1,4 @@
-//! What holds at a block's entry: the claims of a certificate, or the entry of the function (spec 4.1 to 4.3, 12.1).
+//! What holds at a block's entry: the function's (spec 4.1), or claims (4.2, 4.3), which follow on every edge (12.1).
 
 use std::collections::BTreeMap;
 

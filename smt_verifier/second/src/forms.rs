@@ -1,4 +1,4 @@
-//! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6 to 5.9).
+//! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6, 5.7, 5.8, 5.9, 5.11); what is pure (8.1).
 
 use crate::context::{Code, Context, EXEC, SCC, VCC};
 use crate::lanes::{Lane, Of};
@@ -349,10 +349,9 @@ pub fn early_clobbers(
 
 /// C and D of a matrix instruction lie in the file that its opcode demands (spec 5.9).
 fn matrix_files(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), Refused> {
-    for operand in q.instruction.operands.iter().filter(|o| q.has("asm") && o.is_physical()) {
-        if context.after.lanes(q, operand)?.iter().any(|lane| (512..4096).contains(&lane.a)) {
-            return Err(q.refused("register-class", format!("`{}`, which assembly cannot name,", operand.text)));
-        }
+    let named = context.after.gather(q, |o| q.has("asm") && o.is_physical())?;
+    if named.iter().any(|lane| (512..4096).contains(&lane.a)) {
+        return Err(q.refused("register-class", "a register that assembly cannot name"));
     }
     let (wanted, other) = match q.opcode.value("file") {
         "v" => ("v", 'a'),

@@ -1,4 +1,4 @@
-//! Names and places (spec 3): lanes of registers and slots, cells, and what no text has.
+//! Names and places (spec 3.2, 3.3): lanes of registers and slots, cells (3.5), and what no text has.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};

@@ -3,12 +3,11 @@
 
 use std::process::ExitCode;
 
-use verilocc_check::audit::{audit_phase, NOT_FOLLOWED, USAGE};
+use verilocc_check::audit::{audit_phase, USAGE};
 
 const USE: &str = "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later]";
 const REFUSED: u8 = 1;
 const BAD_INPUT: u8 = 2;
-const UNFOLLOWED: u8 = 3;
 
 fn main() -> ExitCode {
     let (mut files, mut cpu, mut function, mut saved_later) = (Vec::new(), None, None, false);
@@ -20,7 +19,7 @@ fn main() -> ExitCode {
         } else if argument == "--saved-later" {
             saved_later = true;
         } else if argument == "--help" {
-            println!("{USE}\nexit codes: 0 accepted, 1 refused, 2 bad input or usage, 3 not followed");
+            println!("{USE}\nexit codes: 0 accepted, 1 refused, 2 bad input or usage");
             return ExitCode::SUCCESS;
         } else if argument.starts_with('-') {
             return fail(&format!("unknown option `{argument}`; {USE}"));
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
         Err(error) if error.rule == USAGE => fail(&error.message),
         Err(error) => {
             println!("refused: {error}");
-            ExitCode::from(if error.rule == NOT_FOLLOWED { UNFOLLOWED } else { REFUSED })
+            ExitCode::from(REFUSED)
         }
     }
 }

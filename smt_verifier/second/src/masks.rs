@@ -1,4 +1,4 @@
-//! What an instruction does with masks and EXEC (spec 10.1 to 10.5).
+//! What an instruction does with masks and EXEC (spec 10.1 to 10.5), and what it says of threads (10.7, 10.8, 10.9, 10.10).
 
 use crate::context::{Code, Context};
 use crate::forms::{is_exec, is_scc};
@@ -37,10 +37,8 @@ impl Effect {
     pub fn of(context: &Context<'_>, state: &mut State, p: Code<'_>, exec_lanes: &[Lane]) -> Result<Effect, Refused> {
         let text = &context.before;
         let operands = &p.instruction.operands;
-        let mut exec_written = Vec::new();
-        for operand in operands.iter().filter(|o| o.is_def()) {
-            exec_written.extend(text.lanes(p, operand)?.into_iter().filter(|lane| is_exec(*lane)));
-        }
+        let defined = text.gather(p, Operand::is_def)?;
+        let exec_written: Vec<Lane> = defined.iter().copied().filter(|lane| is_exec(*lane)).collect();
         let writes_exec = !exec_written.is_empty();
         let first = match operands.first().filter(|o| o.is_def() && !o.is_implicit()) {
             Some(operand) => text.lanes(p, operand)?,
@@ -77,9 +75,7 @@ impl Effect {
         if !binary.is_empty() && wide {
             let value = Value::Operation(binary, of(1)?, of(2)?);
             effect.result = Some((first.clone(), value));
-            for operand in operands.iter().filter(|o| o.is_def()) {
-                effect.scc |= text.lanes(p, operand)?.iter().any(|lane| is_scc(*lane));
-            }
+            effect.scc = defined.iter().any(|lane| is_scc(*lane));
         } else if !saving.is_empty() && wide && writes_exec {
             let operand = of(1)?;
             let old = Mask::Known(state.masks_of(exec_lanes));

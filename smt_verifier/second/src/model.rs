@@ -65,8 +65,6 @@ impl Function {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct VirtualRegister {
     pub class: String,
-    /// `$sgpr4`, `%7` or empty.
-    pub preferred: String,
     /// Sorted, for example `WWM_REG`.
     pub flags: Vec<String>,
 }
@@ -85,18 +83,11 @@ pub struct Block {
     pub number: u32,
     /// What stands in brackets and the IR name behind `bb.N`, as printed.
     pub attributes: String,
-    pub successors: Vec<Successor>,
+    /// Positions in the layout.
+    pub successors: Vec<usize>,
     pub liveins: Vec<LiveIn>,
     pub instructions: Vec<Instruction>,
     pub line: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Successor {
-    /// Position in the layout.
-    pub block: usize,
-    /// `0x80000000`, or empty where none is printed.
-    pub probability: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,10 +171,6 @@ impl Flags {
     pub fn with(self, flag: Flags) -> Flags {
         Flags(self.0 | flag.0)
     }
-
-    pub fn without(self, flag: Flags) -> Flags {
-        Flags(self.0 & !flag.0)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -243,8 +230,6 @@ impl Operand {
 pub struct MemoryOperand {
     /// As printed, with its parentheses.
     pub text: String,
-    pub loads: bool,
-    pub stores: bool,
     pub volatile: bool,
     pub atomic: bool,
     pub invariant: bool,

@@ -1,4 +1,4 @@
-//! Moves: copies, spill code, scalars in lanes (spec 7).
+//! Moves: copies (spec 7.1), implicit operands (7.2), spill code (7.3), scalars in lanes (7.4), whole waves (7.5).
 
 use crate::context::{spill_kind, Code, Context, Text};
 use crate::forms::{files, is_exec};
@@ -148,7 +148,8 @@ impl<'b> Form<'_, 'b> {
     fn whole_wave_copy(&self) -> Result<Move, Refused> {
         let [to, from] = self.explicit(1)?;
         let (a, b) = (self.register(to)?, self.register(from)?);
-        let free = !header::value(self.text.function, "machineFunctionInfo.sgprForEXECCopy").trim_matches('\'').is_empty();
+        let free =
+            !header::value(self.text.function, "machineFunctionInfo.sgprForEXECCopy").trim_matches('\'').is_empty();
         let fits = free && a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to) % 32 == 0;
         if !fits || from.is_undef() || from.tied.is_some() || a.iter().chain(&b).any(|lane| !lane.vector) {
             return Err(self.refused("other operands than a copy of a whole wave has"));
@@ -330,9 +331,7 @@ impl<'b> Form<'_, 'b> {
     fn blanks(&self, moved: &mut Move) -> Result<(), Refused> {
         let mut kept: Vec<Lane> = moved.pairs.iter().map(|(to, _)| *to).collect();
         kept.extend(moved.carrier.iter().flat_map(|(register, _)| register.iter().copied()));
-        for operand in self.code.instruction.operands.iter().filter(|o| o.is_implicit() && o.reads()) {
-            kept.extend(self.text.lanes(self.code, operand)?);
-        }
+        kept.extend(self.text.gather(self.code, |o| o.is_implicit() && o.reads())?);
         let of_exec = moved.pairs.iter().any(|(_, from)| is_exec(*from));
         for operand in self.code.instruction.operands.iter().filter(|o| o.is_register()) {
             if operand.is_implicit() && operand.flags.has(Flags::EARLY_CLOBBER)
@@ -370,19 +369,13 @@ pub fn saves_follow(text: &Text<'_>) -> Result<(), Refused> {
     for block in &text.blocks {
         let mut saved: Set<Lane> = Set::default();
         for code in block.iter().rev().filter(|code| code.has("lane-save")) {
-            let operands = &code.instruction.operands;
-            saved.extend(operands.get(1).map_or(Ok(Vec::new()), |source| text.lanes(*code, source))?);
-            let (mut defined, mut read) = (Vec::new(), Set::default());
-            for operand in operands.iter().filter(|o| o.is_implicit()) {
-                let lanes = text.lanes(*code, operand)?;
-                if operand.is_def() {
-                    defined.extend(lanes);
-                } else if operand.reads() {
-                    read.extend(lanes);
-                }
-            }
+            saved.extend(code.instruction.operands.get(1).map_or(Ok(Vec::new()), |source| text.lanes(*code, source))?);
+            let defined = text.gather(*code, |o| o.is_implicit() && o.is_def())?;
+            let read = text.gather(*code, |o| o.is_implicit() && o.reads())?;
             if !defined.iter().all(|lane| read.contains(lane) && saved.contains(lane)) {
-                return Err(code.refused("spill-slot", "it defines what it does not read, or what nothing behind saves,"));
+                return Err(
+                    code.refused("spill-slot", "it defines what it does not read, or what nothing behind saves,")
+                );
             }
         }
     }

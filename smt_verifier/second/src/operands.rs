@@ -13,6 +13,7 @@ pub(crate) struct Names<'a> {
     pub(crate) fixed_stack: &'a BTreeMap<u32, Row>,
 }
 
+/// In the order in which LLVM prints them.
 const FLAGS: [(&str, Flags); 10] = [
     ("implicit ", Flags::IMPLICIT),
     ("implicit-def ", Flags(Flags::IMPLICIT.0 | Flags::DEF.0)),
@@ -26,11 +27,8 @@ const FLAGS: [(&str, Flags); 10] = [
     ("debug-use ", Flags::DEBUG_USE),
 ];
 
-/// Forms `word(text)` whose text is compared and not understood.
-const CALL_FORMS: [&str; 9] = [
-    "intrinsic", "intpred", "floatpred", "shufflemask", "dbg-instr-ref", "blockaddress", "target-index", "liveout",
-    "lanemask",
-];
+/// Forms `word(text)` whose text is compared and not understood. Those of instructions before selection are not read.
+const CALL_FORMS: [&str; 3] = ["dbg-instr-ref", "target-index", "lanemask"];
 
 /// Words of inline assembly, as LLVM 24 prints them in place of numbers.
 const ASM_WORDS: [&str; 16] = [
@@ -50,12 +48,11 @@ pub(crate) fn starts_register(cursor: &Cursor) -> bool {
 pub(crate) fn register(cursor: &mut Cursor, on_the_left: bool) -> Result<Operand, Refused> {
     let mut operand = Operand { kind: Kind::Register, ..Operand::default() };
     let mut flags = Flags::default();
-    while let Some((word, flag)) = FLAGS.iter().find(|(word, _)| cursor.looks_at(word)) {
+    for (word, flag) in FLAGS.iter().filter(|(word, _)| cursor.eat(word)) {
         if flags.0 & flag.0 != 0 {
-            return Err(cursor.fail("a flag stands twice"));
+            return Err(cursor.fail(&format!("`{word}` behind a flag that says so, read up to")));
         }
         flags = flags.with(*flag);
-        cursor.eat(word);
     }
     if on_the_left {
         if flags.0 & (Flags::IMPLICIT.0 | Flags::DEF.0) != 0 {
@@ -326,9 +323,9 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
     for word in TARGET_FLAGS {
         cursor.eat(word);
     }
-    memory.loads = cursor.eat("load ");
-    memory.stores = cursor.eat("store ");
-    if !memory.loads && !memory.stores {
+    let loads = cursor.eat("load ");
+    let stores = cursor.eat("store ");
+    if !loads && !stores {
         return Err(cursor.fail("expected `load` or `store`"));
     }
     if cursor.eat("syncscope(") {
@@ -344,7 +341,7 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
         low_level_type(cursor)?;
         cursor.expect(")")?;
     }
-    let preposition = match (memory.loads, memory.stores) {
+    let preposition = match (loads, stores) {
         (true, true) => " on ",
         (true, false) => " from ",
         _ => " into ",

@@ -35,8 +35,6 @@ pub struct Register {
     pub name: String,
     /// `v`, `a`, `s`, `t`, or `x` for one that is in no numbered file.
     pub file: char,
-    /// Number of its first 32-bit register in the file.
-    pub first: Option<u32>,
     /// 16 bits each, lowest first. Empty without storage.
     pub units: Vec<u32>,
     pub marks: Vec<&'static str>,
@@ -235,13 +233,7 @@ impl Tables {
             None => (start..start.checked_add(2 * width)?).collect(),
         };
         file.forms.iter().find(|(w, align)| *w == width && first % align == 0)?;
-        Some(Register {
-            name: name.to_string(),
-            file: file.letter,
-            first: Some(first),
-            units,
-            marks: file.marks.clone(),
-        })
+        Some(Register { name: name.to_string(), file: file.letter, units, marks: file.marks.clone() })
     }
 
     /// Lanes of 16 bits of a subregister index, ascending; all `bits` for an empty one.
@@ -464,7 +456,7 @@ impl Tables {
     fn add_special(&mut self, row: &Columns) -> Option<()> {
         let [name, units, marks] = *<&[&'static str; 3]>::try_from(row).ok()?;
         let units = if units.is_empty() { Vec::new() } else { range(units)?.collect() };
-        let register = Register { name: name.to_string(), file: 'x', first: None, units, marks: words(marks) };
+        let register = Register { name: name.to_string(), file: 'x', units, marks: words(marks) };
         is_new(self.specials.insert(name, register))
     }
 

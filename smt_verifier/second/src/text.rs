@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cursor::Cursor;
 use crate::header;
 use crate::model::{
-    Block, File, Function, FunctionLiveIn, Instruction, Kind, LiveIn, Operand, Refused, Row, Successor, VirtualRegister,
+    Block, File, Function, FunctionLiveIn, Instruction, Kind, LiveIn, Operand, Refused, Row, VirtualRegister,
 };
 use crate::operands::{attribute, block, memory, operand, register, starts_register, Names};
 use crate::tables::{canonical, tables};
@@ -150,7 +150,7 @@ fn add_register(function: &mut Function, value: Value) -> Result<(), Refused> {
     if flags.iter().any(|flag| flag != "WWM_REG") || text("class").is_empty() {
         return Err(fail(format!("the row of virtual register {number} is not known"), function.line));
     }
-    let register = VirtualRegister { class: text("class"), preferred: text("preferred-register"), flags };
+    let register = VirtualRegister { class: text("class"), flags };
     if function.registers.insert(number, register).is_some() {
         return Err(fail(format!("virtual register {number} has two rows"), function.line));
     }
@@ -310,7 +310,7 @@ fn read_block(
 }
 
 /// What LLVM's MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
-fn guessed_successors(block: &Block, position: usize, count: usize) -> Vec<Successor> {
+fn guessed_successors(block: &Block, position: usize, count: usize) -> Vec<usize> {
     let is_debug = |opcode: &str| tables().opcode(opcode).is_some_and(|opcode| opcode.has("debug"));
     let is_barrier = |opcode: &str| tables().opcode(opcode).is_some_and(|opcode| opcode.has("barrier"));
     let mut found: Vec<usize> = Vec::new();
@@ -325,7 +325,7 @@ fn guessed_successors(block: &Block, position: usize, count: usize) -> Vec<Succe
     if !last.is_some_and(|last| is_barrier(&last.opcode)) && next < count && !found.contains(&next) {
         found.push(next);
     }
-    found.into_iter().map(|block| Successor { block, probability: String::new() }).collect()
+    found
 }
 
 fn hexadecimal<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Refused> {
@@ -337,23 +337,22 @@ fn hexadecimal<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Refused> {
     Ok(cursor.since(start))
 }
 
-fn read_successors(cursor: &mut Cursor, names: &Names) -> Result<Vec<Successor>, Refused> {
-    let mut successors: Vec<Successor> = Vec::new();
+fn read_successors(cursor: &mut Cursor, names: &Names) -> Result<Vec<usize>, Refused> {
+    let mut successors: Vec<usize> = Vec::new();
     if cursor.clone().end().is_ok() {
         return Ok(successors);
     }
     loop {
         cursor.expect(if successors.is_empty() { " %bb." } else { ", %bb." })?;
         let block = block(cursor, names)? as usize;
-        let mut probability = String::new();
         if cursor.eat("(") {
-            probability = hexadecimal(cursor)?.to_string();
+            hexadecimal(cursor)?;
             cursor.expect(")")?;
         }
-        if successors.iter().any(|other| other.block == block) {
+        if successors.contains(&block) {
             return Err(cursor.fail("a successor stands twice"));
         }
-        successors.push(Successor { block, probability });
+        successors.push(block);
         if cursor.clone().end().is_ok() {
             return Ok(successors);
         }

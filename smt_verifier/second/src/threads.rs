@@ -1,4 +1,4 @@
-//! Classes of threads, masks and EXEC (spec 3.6, 4, 10).
+//! Classes of threads (spec 3.6), changes of the state (4), masks (10.1, 10.2, 10.3, 10.4), copies across EXEC (10.6).
 
 use crate::certificate::ThreadKind;
 use crate::context::EXEC;
@@ -294,6 +294,24 @@ impl State {
         }
     }
 
+    /// A lane gets no value: a name is undefined, a place holds nothing; cells in it likewise.
+    pub fn lose(&mut self, lane: Lane, side: Side, run: &[usize]) {
+        self.spoil_cells(lane, side);
+        match side {
+            Side::Name => self.undefine(lane, run),
+            Side::Place => {
+                self.spoil(lane, run);
+                self.note_written(lane, false);
+            }
+        }
+    }
+
+    /// A name is defined anew, and no place holds it; cells in it likewise.
+    pub fn define(&mut self, name: Lane, run: &[usize]) {
+        self.spoil_cells(name, Side::Name);
+        self.forget(name, run);
+    }
+
     // Masks (spec 10.1 to 10.3).
 
     pub fn new_mask(&mut self) -> u32 {
@@ -498,7 +516,7 @@ impl State {
             }
             self.written.insert(place, self.now);
         }
-        if place.of == Of::Unit {
+        if place.of == Of::Unit && !self.copies.is_empty() {
             let unchanged = Lane { of: Of::Unchanged, ..place };
             self.everywhere(|part| part.write(unchanged, &[]));
         }
@@ -526,7 +544,8 @@ impl State {
         for at in 0..self.classes.len() {
             let Some(class) = self.classes.get(at).filter(|class| class.kind != ThreadKind::Path) else { continue };
             let holds_source = self.held(class, source);
-            let both = |own: &[Lane]| own.iter().copied().filter(|name| holds_source.contains(name)).collect::<Vec<_>>();
+            let both =
+                |own: &[Lane]| own.iter().copied().filter(|name| holds_source.contains(name)).collect::<Vec<_>>();
             let before = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
             let repeated = first.is_some() && class.waited.contains(&number);
             let narrowed = match written {
@@ -549,7 +568,9 @@ impl State {
 
     /// At the end of a block: copies are propagated within it only.
     pub fn end_copies(&mut self) {
-        self.everywhere(Part::unpropagate);
+        if !self.copies.is_empty() {
+            self.everywhere(Part::unpropagate);
+        }
     }
 
     fn wake(&mut self, number: usize) {

@@ -139,7 +139,7 @@ fn check_targets(instruction: &Instruction, opcode: &Opcode, block: &Block) -> R
         return Ok(());
     }
     for target in instruction.operands.iter().filter(|operand| operand.kind == Kind::Block) {
-        let is_successor = block.successors.iter().any(|successor| successor.block == target.number as usize);
+        let is_successor = block.successors.contains(&(target.number as usize));
         if !is_successor || !(opcode.has("terminator") || opcode.has("asm-goto")) {
             return refuse(instruction, &format!("{} is no successor of its block", target.text));
         }
@@ -151,7 +151,7 @@ fn check_targets(instruction: &Instruction, opcode: &Opcode, block: &Block) -> R
 /// end anywhere: control does not get there (`unreachable` in the IR).
 fn check_end(block: &Block, position: usize, count: usize, is_held_up: bool) -> Result<(), Refused> {
     let next = position.saturating_add(1);
-    let is_successor = next < count && block.successors.iter().any(|successor| successor.block == next);
+    let is_successor = next < count && block.successors.contains(&next);
     if !is_held_up && !block.successors.is_empty() && !is_successor {
         let message = format!("control leaves bb.{} for a block that is no successor", block.number);
         return Err(Refused::new("well-formed", message, format!("bb.{}", block.number)));
