@@ -294,7 +294,9 @@ fn member(words: &[&str]) -> Option<(usize, Vec<(u32, bool)>)> {
         };
         Some((number(mask)?, inside))
     };
-    Some((usize::try_from(number(class)?).ok()?, masks.iter().map(mask).collect::<Option<_>>()?))
+    let masks = masks.iter().map(mask).collect::<Option<Vec<_>>>()?;
+    let once: Set<u32> = masks.iter().map(|(mask, _)| *mask).collect();
+    Some((usize::try_from(number(class)?).ok()?, masks)).filter(|(_, masks)| once.len() == masks.len())
 }
 
 /// Read a certificate; every line is of the form that spec 15 gives.

@@ -238,6 +238,10 @@ fn a_mask_may_be_claimed_in_several_lines() {
         ("mask 0 $12292 1\nmask 0 $12294 1\n", ""),
         ("mask 0 $12294 1\nmask 0 $12292 1\n", "relation"),
         ("mask 0 $12292 1\n", "certificate"),
+        ("mask 0 $12292 2\nmember 1 +0\n", ""),
+        ("mask 0 $12292 2\nmember 1 -0\n", "relation"),
+        ("mask 0 $12292 2\nmember 1 +0 +0\n", "certificate"),
+        ("mask 0 $12292 2\nmember 1 +0\nmember 1 +0\n", "certificate"),
         ("mask 0 $12292 2\nmask 0 $12292 2\n", "certificate"),
     ] {
         let claims = two_blocks("1=", "1=\n", "", "").replace("in 0\nin 1\n", masks);
