@@ -25,10 +25,13 @@ _DEFAULTS = {
     "false": re.compile(r"(?!tracksRegLiveness|isEntryFunction)"),
     "[]": re.compile(r""),
     "''": re.compile(r""),
+    "'$fp_reg'": re.compile(r"frameOffsetReg"),
+    "'$sp_reg'": re.compile(r"stackPtrOffsetReg"),
+    "'$private_rsrc_reg'": re.compile(r"scratchRSrcReg"),
     "0": re.compile(r""),
     "1": re.compile(r"alignment\Z|dynLDSAlign|maxKernArgAlign"),
     "8": re.compile(r"maxMemoryClusterDWords"),
-    "true": re.compile(r"noPhis|noVRegs|ieee|dx10-clamp|fp32-|fp64-"),
+    "true": re.compile(r"noPhis|noVRegs|returnsVoid|ieee|dx10-clamp|fp32-|fp64-"),
     "4294967295": re.compile(r"maxCallFrameSize\Z"),
 }
 

@@ -122,9 +122,20 @@ def difference(subject: Subject, after: str) -> str:
         answer = oracle.compare(post, _RUNS, 1, flags=flags)
         if not answer.supported:
             return "?"
-        if answer.differs and not (flags and _own_flags_tell(subject)):
+        if answer.differs and not (flags and _own_flags_tell(subject)) and not _undefined(subject, answer.where):
             return answer.where
     return ""
+
+
+def _undefined(subject: Subject, where: str) -> bool:
+    """Whether the oracle misses the read of a register that nothing but IMPLICIT_DEF writes: it need not be read."""
+    name, missed, _ = where.partition(" is no longer read")
+    writes = [
+        line
+        for line in subject.before.split("\n")
+        if re.search(rf"(?:\A *|-def ){re.escape(name)}\b.* = |-def {re.escape(name)}\b", line)
+    ]
+    return bool(missed) and bool(writes) and all("IMPLICIT_DEF" in line for line in writes)
 
 
 @lru_cache(maxsize=4)
