@@ -229,7 +229,7 @@ class Moves:
             k for o in instruction.operands if o.is_use and o.is_implicit and "undef" not in o.flags
             for k in self.lanes.keys(o, instruction)
         }  # fmt: skip
-        own = {*move.to, *move.register, *(move.of if move.saves else ())}
+        own = {*move.to, *move.register}
         for o in instruction.operands:
             if not o.is_def or not o.is_register or o.register in EXEC_NAMES:
                 continue

@@ -96,6 +96,8 @@ class OneSided(Machine):
         from_vector = bool(of) and lanes.is_vector(of[0])
         if from_vector and not to_vector:
             raise UnsupportedError("a copy from a vector to a scalar register has no meaning of its own")
+        if is_whole_wave_move(instruction) and not from_vector:
+            raise UnsupportedError("a whole-wave copy of a scalar has no meaning of its own")
         writes: list[tuple[dict[int, int], list[int]]] = []
         for table in self.tables(side, state, to_vector, everywhere=is_whole_wave_move(instruction)):
             origin = table if from_vector else side.scalars(state)
@@ -234,7 +236,7 @@ class OneSided(Machine):
                     threads[key] = self.terms.fresh(f"what {instruction} left")
         else:
             self.undefine_rest(side, move.scalar, to, table)
-        self._define_implicitly(instruction, frozenset(lanes.keys(move.scalar)), side, state)
+        self._define_implicitly(instruction, frozenset(to), side, state)
         table.update(zip(to, terms, strict=True))
 
     def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:

@@ -127,7 +127,9 @@ fn fixed(
     context: &Context<'_>, p: Code<'_>, q: Code<'_>, number: usize, x: &Operand, y: &Operand,
 ) -> Result<(), Refused> {
     // A whole VCC that wave32 reads as its half is the half in both (spec 3.1): lanes and names are equal.
-    if x.register != y.register || context.before.lanes(p, x)? != context.after.lanes(q, y)? {
+    let vcc = |o: &Operand| o.flags.has(Flags::IMPLICIT) && (o.register == "vcc" || o.register == "vcc_lo");
+    let same = x.register == y.register || (vcc(x) && vcc(y));
+    if !same || context.before.lanes(p, x)? != context.after.lanes(q, y)? {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is `{}`,", x.text, y.text)));
     }
     if last_of_special(context, q, y) && y.flags.0 & LAST & !x.flags.0 != 0 {
