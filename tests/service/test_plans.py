@@ -62,8 +62,8 @@ from verilocc_model.plans.stater import Stater
 
 pytestmark = pytest.mark.usefixtures("no_token")
 RANK = "/verilocc.v1.PlanService/RankPlans"
-KERNEL = "attn_d64.gfx1201.opt.ll"
-"""Of the kernels at hand, one in which another order of the instructions promises something."""
+KERNEL = REPOSITORY / "tests" / "data" / "plans" / "gemm_naive.gfx1201.opt.ll"
+"""A kernel in which another order of the instructions promises something."""
 METADATA = (("authorization", "Bearer good"),)
 COSTS = {"cycles": 100.0, "waves": 4.0, "spills": 0.0}
 
@@ -78,8 +78,8 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def kernel(demo_kernels: Path) -> Kernel:
-    given = planned((demo_kernels / KERNEL).read_bytes(), KERNEL, Settings(effort=Effort.LEARNED))
+def kernel() -> Kernel:
+    given = planned(KERNEL.read_bytes(), KERNEL.name, Settings(effort=Effort.LEARNED))
     code = given.compiler.direct(given.ir, "asm")
     facts = choose.facts_of(given, DEFAULT, code)
     assert facts is not None
@@ -310,33 +310,31 @@ def about_plans(notes: Sequence[str]) -> list[str]:
     return [note for note in notes if note.startswith("plans: ") or " plans to try: " in note]
 
 
-def test_a_compile_gets_its_plans_from_the_server_and_is_proved(
-    offering: Served, demo_kernels: Path, model: Path, tmp_path: Path
-) -> None:
+def test_a_compile_gets_its_plans_from_the_server_and_is_proved(offering: Served, model: Path, tmp_path: Path) -> None:
     token = Path(offering.address.removeprefix("unix:")).parent / "token"
     # The model here is none: what is tried is the server's.
     nothing = f"--plan-model={tmp_path / 'nothing'}"
-    notes = compiled(demo_kernels / KERNEL, tmp_path, offering.address, f"--server-token={token}", nothing)
+    notes = compiled(KERNEL, tmp_path, offering.address, f"--server-token={token}", nothing)
     (there,) = about_plans(notes)
     assert there.startswith(f"tiny+gfx1201 of {offering.address} stated 2 plans to try: ")
-    (here,) = about_plans(compiled(demo_kernels / KERNEL, tmp_path, "none", f"--plan-model={model}"))
+    (here,) = about_plans(compiled(KERNEL, tmp_path, "none", f"--plan-model={model}"))
     assert here == there.replace(f" of {offering.address}", "")
 
 
 def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_so(
-    served: Served, demo_kernels: Path, model: Path, tmp_path: Path
+    served: Served, model: Path, tmp_path: Path
 ) -> None:
-    notes = about_plans(compiled(demo_kernels / KERNEL, tmp_path, served.address, f"--plan-model={model}"))
+    notes = about_plans(compiled(KERNEL, tmp_path, served.address, f"--plan-model={model}"))
     assert notes[0] == f"plans: {served.address}: it has no model of plans; the model here is asked instead"
     assert notes[1].startswith("tiny+gfx1201 stated 2 plans to try: ")
     nothing = tmp_path / "nothing"
-    notes = about_plans(compiled(demo_kernels / KERNEL, tmp_path, served.address, f"--plan-model={nothing}"))
+    notes = about_plans(compiled(KERNEL, tmp_path, served.address, f"--plan-model={nothing}"))
     assert len(notes) == 2
     assert notes[1].startswith(f"plans: none of a model is tried: {nothing}: no model of plans is there")
 
 
-def test_where_there_is_no_server_the_model_here_is_asked(demo_kernels: Path, model: Path, tmp_path: Path) -> None:
-    notes = about_plans(compiled(demo_kernels / KERNEL, tmp_path, NOWHERE, f"--plan-model={model}"))
+def test_where_there_is_no_server_the_model_here_is_asked(model: Path, tmp_path: Path) -> None:
+    notes = about_plans(compiled(KERNEL, tmp_path, NOWHERE, f"--plan-model={model}"))
     assert notes[0].startswith(f"plans: {NOWHERE}: UNAVAILABLE")
     assert notes[1].startswith("tiny+gfx1201 stated 2 plans to try: ")
 
@@ -382,10 +380,10 @@ def test_answers_of_a_server_are_read_and_the_model_here_follows(
 
 @pytest.mark.long
 def test_a_batch_keeps_no_result_for_which_a_server_was_asked_for_plans(
-    served: Served, demo_kernels: Path, model: Path, tmp_path: Path
+    served: Served, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
-    shutil.copy(demo_kernels / KERNEL, tmp_path / "in")
+    shutil.copy(KERNEL, tmp_path / "in")
     summary = tmp_path / "summary.json"
     command = ["compile-many", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "-q", "-j1", f"--report={summary}"]
     command += ["-O=learned", f"--plan-model={model}", f"--cache={tmp_path / 'store'}"]
@@ -408,7 +406,7 @@ def test_the_example_goes_the_whole_way(model: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"tiny+gfx1201 (version {model_version(model)}) ranks first: " in done.stdout
-    assert f"{KERNEL}: proved" in done.stdout
+    assert f"{KERNEL.name}: proved" in done.stdout
     assert len(json.loads((tmp_path / "request.json").read_text())["facts"]) > 10
 
 

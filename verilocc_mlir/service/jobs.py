@@ -361,7 +361,9 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
                 function=f.function,
                 verdict=verdicts.verdict_of_audit(
                     f,
-                    verdicts.obligation_messages(a for a in answers if a[0].name.rpartition("/")[0] == f.function),
+                    verdicts.obligation_messages(
+                        a for a in answers if a[0].name.rpartition("/values")[0] == f.function
+                    ),
                 ),
             )
             for f in report.functions
