@@ -468,7 +468,9 @@ impl<'a> Checker<'a> {
         for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
             for lane in self.context.after.lanes(q, operand)? {
                 let moved = !operand.flags.has(Flags::RENAMABLE) && self.moved_units.contains(&lane.a);
-                let restored = is_reload(q) && self.context.limits.saved.contains(&lane.a);
+                // A reload gives back what it writes, not what it says to define besides.
+                let restored =
+                    is_reload(q) && !operand.is_implicit() && self.context.limits.saved.contains(&lane.a);
                 let allowed =
                     if repeat { is_scc(lane) && operand.is_implicit() } else { moved || restored || is_exec(lane) };
                 if !self.context.allocatable(lane) && !allowed {
