@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from difflib import SequenceMatcher
 
 from smt_verifier.audit.core.semantics import (
     DEBUG,
@@ -20,12 +19,10 @@ from smt_verifier.audit.core.semantics import (
     result_depends_on_exec,
 )
 from smt_verifier.audit.core.steps import Step
+from smt_verifier.certificate.matching import common_subsequence
 from verilocc_mlir.mir.model import Instruction, OperandKind
 
 Key = tuple[object, ...]
-
-_EXACT = 1_000_000
-"""Comparisons up to which a longest common subsequence is looked for: about a second."""
 
 
 def anchor_key(instruction: Instruction) -> Key:
@@ -100,7 +97,7 @@ def _common(
 
     pre_fixed = [n for n, k in enumerate(pre_at) if is_fixed(pre[k], pre_keys[n])]
     post_fixed = [n for n, k in enumerate(post_at) if is_fixed(post[k], post_keys[n])]
-    anchors = _matches([pre_keys[n] for n in pre_fixed], [post_keys[n] for n in post_fixed])
+    anchors = common_subsequence([pre_keys[n] for n in pre_fixed], [post_keys[n] for n in post_fixed])
     pairs: list[tuple[int, int]] = []
     i = j = 0
     ends = [*((pre_fixed[a], post_fixed[b]) for a, b in anchors), (len(pre_keys), len(post_keys))]
@@ -109,7 +106,7 @@ def _common(
         # added.
         pre_gap = [n for n in range(i, a) if not is_fixed(pre[pre_at[n]], pre_keys[n])]
         post_gap = [n for n in range(j, b) if not is_fixed(post[post_at[n]], post_keys[n])]
-        for x, y in _matches([pre_keys[n] for n in pre_gap], [post_keys[n] for n in post_gap]):
+        for x, y in common_subsequence([pre_keys[n] for n in pre_gap], [post_keys[n] for n in post_gap]):
             pairs.append((pre_at[pre_gap[x]], post_at[post_gap[y]]))
         if a < len(pre_keys):
             pairs.append((pre_at[a], post_at[b]))
@@ -128,53 +125,3 @@ def _moved(
         end = alike[min(later.get(pre[a].line, 0), len(alike) - 1)]
         moved.append((a, end))
     return moved[::-1]
-
-
-def _matches(left: list[Key], right: list[Key]) -> list[tuple[int, int]]:
-    """Positions of a longest common subsequence, in order.
-
-    Not a greedy matching of long runs (difflib): where a repeated instruction stands between each two of a row of equal
-    ones, that would pair them with the wrong partners. Only beyond ``_EXACT`` comparisons is it used.
-    """
-    if left == right:
-        return [(n, n) for n in range(len(left))]
-    start = 0
-    while start < min(len(left), len(right)) and left[start] == right[start]:
-        start += 1
-    end = 0
-    while end < min(len(left), len(right)) - start and left[-1 - end] == right[-1 - end]:
-        end += 1
-    a, b = left[start : len(left) - end], right[start : len(right) - end]
-    middle = _longest(a, b) if len(a) * len(b) <= _EXACT else _runs(a, b)
-    return [
-        *((n, n) for n in range(start)),
-        *((start + x, start + y) for x, y in middle),
-        *((len(left) - n, len(right) - n) for n in range(end, 0, -1)),
-    ]
-
-
-def _longest(left: list[Key], right: list[Key]) -> list[tuple[int, int]]:
-    """By dynamic programming over the suffixes."""
-    rows = [[0] * (len(right) + 1)]
-    for key in reversed(left):
-        below, row = rows[-1], [0] * (len(right) + 1)
-        for n in range(len(right) - 1, -1, -1):
-            row[n] = below[n + 1] + 1 if key == right[n] else max(below[n], row[n + 1])
-        rows.append(row)
-    rows.reverse()
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if left[i] == right[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif rows[i + 1][j] >= rows[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
-
-
-def _runs(left: list[Key], right: list[Key]) -> list[tuple[int, int]]:
-    blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
-    return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]

@@ -10,9 +10,9 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from smt_verifier.certificate.chains import Chains, follow, increasing
+from smt_verifier.certificate.matching import common_subsequence
 from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
@@ -20,8 +20,6 @@ from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.purity import is_pure
 
 Steps = list[tuple[str, int]]
-_EXACT = 1_000_000
-"""Comparisons up to which a longest common subsequence is looked for."""
 
 
 def operation(instruction: Instruction, both: Both) -> Hashable:
@@ -84,7 +82,7 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
     anchors: list[list[tuple[int, int]]] = [
         [
             (p.certain[a], q.certain[b])
-            for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
+            for a, b in common_subsequence([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
         ]
         for p, q in zip(ps, qs, strict=True)
     ]
@@ -139,7 +137,7 @@ def _pairs(
     pairs: list[tuple[int, int]] = []
     for ps, qs in _gaps([pair for pair in ordered if pair is not None], len(p.code), len(q.code)):
         rest = [n for n in ps if n in p.pure], [n for n in qs if n in q.pure and n not in foreign]
-        matches = _matches([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
+        matches = common_subsequence([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
         pairs += [*((rest[0][a], rest[1][b]) for a, b in matches), (ps.stop, qs.stop)]
     return pairs[:-1]
 
@@ -187,53 +185,6 @@ def _runs(pairs: Sequence[tuple[int, int]], p_length: int, q_length: int) -> Ste
             add("=", 1)
         i, j = a + 1, b + 1
     return steps
-
-
-def _matches(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Positions of a longest common subsequence, in order."""
-    if left == right:
-        return [(n, n) for n in range(len(left))]
-    start = 0
-    while start < min(len(left), len(right)) and left[start] == right[start]:
-        start += 1
-    end = 0
-    while end < min(len(left), len(right)) - start and left[-1 - end] == right[-1 - end]:
-        end += 1
-    a, b = left[start : len(left) - end], right[start : len(right) - end]
-    middle = _longest(a, b) if len(a) * len(b) <= _EXACT else _blocks(a, b)
-    head = [(n, n) for n in range(start)]
-    return [
-        *head,
-        *((start + x, start + y) for x, y in middle),
-        *((len(left) - n, len(right) - n) for n in range(end, 0, -1)),
-    ]
-
-
-def _longest(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """By dynamic programming over the suffixes."""
-    rows = [[0] * (len(right) + 1)]
-    for key in reversed(left):
-        below, row = rows[-1], [0] * (len(right) + 1)
-        for n in range(len(right) - 1, -1, -1):
-            row[n] = below[n + 1] + 1 if key == right[n] else max(below[n], row[n + 1])
-        rows.append(row)
-    rows.reverse()
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if left[i] == right[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif rows[i + 1][j] >= rows[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
-
-
-def _blocks(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
-    return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
 
 
 def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple[int, int]]]:
