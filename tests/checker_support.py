@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +131,19 @@ AFTER = (
     .replace("%2:sreg_32", "renamable $sgpr5")
 )
 """The same after it."""
+
+
+def builds_the_second_checker() -> bool:
+    """Whether cargo is there, works, and is new enough: then the second checker must be there too."""
+    if shutil.which("cargo") is None:
+        return False
+    done = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"cargo (\d+)\.(\d+)", done.stdout)
+    manifest = (REPOSITORY / "smt_verifier" / "second" / "Cargo.toml").read_text()
+    least = re.search(r'^rust-version = "(\d+)\.(\d+)', manifest, re.MULTILINE)
+    assert least is not None
+    return done.returncode == 0 and version is not None and _numbers(version) >= _numbers(least)
+
+
+def _numbers(version: re.Match[str]) -> tuple[int, int]:
+    return int(version[1]), int(version[2])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from checker_support import builds_the_second_checker
 from support import REPOSITORY
 
 from smt_verifier.certificate.second import second_program
 
-pytestmark = pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo: there is one checker only")
+pytestmark = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build it")
 
 
 def test_where_cargo_is_the_program_is_built() -> None:
