@@ -128,7 +128,9 @@ class Execution(Effects):
         elif "no-code" in opcode.traits:
             self.both.forms.compared += len(b.operands)
             read = self._keys(b, lambda o: o.is_use and "undef" not in o.flags)
-            for place in self._keys(b, lambda o: o.is_def) - read:
+            partly = [o.vreg for o in b.operands if o.is_def and o.is_register and o.vreg >= 0 and "undef" in o.flags]
+            others = {k for vreg in partly for k in self.both.after.all_lanes(vreg)}
+            for place in (self._keys(b, lambda o: o.is_def) | others) - read:
                 self.spoil(place, self.state.running())
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
