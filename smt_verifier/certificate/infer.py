@@ -80,7 +80,12 @@ class _Observed:
 
 
 def make_certificate(
-    both: Both, unpaired: Collection[Place] = (), *, witnesses: bool = False, joined: bool = False
+    both: Both,
+    unpaired: Collection[Place] = (),
+    *,
+    witnesses: bool = False,
+    joined: bool = False,
+    in_order: bool = False,
 ) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
 
@@ -89,12 +94,13 @@ def make_certificate(
         witnesses: claim more of masks, to show that some thread is active.
         joined: classes are told apart only by the masks that may wake them, and no comparison splits them. That is
             enough but where a condition is asked again.
+        in_order: see ``pair_all``.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
     """
     blocks = both.before.function.blocks
-    pairing = pair_all(both, unpaired)
+    pairing = pair_all(both, unpaired, in_order=in_order)
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
@@ -154,7 +160,7 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
     for step in steps_of(both, n, block):
         execution.at = step[1][0] if step[1] is not None else -1
         run_step(execution, step, block)
-    state.end_block()
+    execution.end_block()
     block.repeats = {**block.repeats, **execution.chosen}
     return state
 

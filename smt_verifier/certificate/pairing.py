@@ -84,8 +84,13 @@ class Pairing:
     repeated: Mapping[Place, Sequence[Place]]
 
 
-def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
-    """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
+def pair_all(both: Both, unpaired: Collection[Place] = (), *, in_order: bool = False) -> Pairing:
+    """How both texts are gone through.
+
+    Args:
+        unpaired: instructions of P that stand alone.
+        in_order: pure instructions pair as they stand, whatever their readers call for.
+    """
     count = len(both.before.function.blocks)
     ps = [_Side(n, both.before, both, after=False) for n in range(count)]
     qs = [_Side(n, both.after, both, after=True) for n in range(count)]
@@ -98,7 +103,7 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
         for p, q in zip(ps, qs, strict=True)
     ]
     chains = Chains()
-    if any(differ) or unpaired:
+    if (any(differ) or unpaired) and not in_order:
         keys = _pure(ps), _pure(qs)
         certain = [((n, a), (n, b)) for n, of_block in enumerate(anchors) for a, b in of_block]
         codes = [p.code for p in ps], [q.code for q in qs]

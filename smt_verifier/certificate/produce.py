@@ -36,15 +36,16 @@ class Certified:
 def certify(both: Both) -> Certified:
     """The first certificate that is accepted, else the first one of all.
 
-    Classes of threads are joined first, which keeps them few, and told apart by every mask where that is not enough.
+    Classes of threads are joined first, which keeps them few, and instructions pair by their readers. Where that is not
+    enough, they pair in order, then classes are told apart by every mask.
 
     Raises:
         Refused: there is no certificate to be had, whatever is paired.
     """
     first: Certified | Refused | None = None
-    for joined in (True, False):
+    for joined, in_order in ((True, False), (True, True), (False, False)):
         try:
-            outcome = _certify(both, joined=joined)
+            outcome = _certify(both, joined=joined, in_order=in_order)
         except Refused as error:
             outcome = error
         if isinstance(outcome, Certified) and outcome.accepted is not None:
@@ -56,13 +57,15 @@ def certify(both: Both) -> Certified:
     return first
 
 
-def _certify(both: Both, *, joined: bool) -> Certified:
+def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
     unpaired: set[Place] = set()
     first: Certified | None = None
     witnesses = False
     for _ in range(_ATTEMPTS):
         try:
-            certificate = make_certificate(both, unpaired, witnesses=witnesses, joined=joined)
+            certificate = make_certificate(
+                both, unpaired, witnesses=witnesses, joined=joined, in_order=in_order
+            )
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
                 raise
