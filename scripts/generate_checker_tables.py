@@ -304,6 +304,9 @@ MODES_OFF = frozenset({
 })  # fmt: skip
 """Features that may be turned off. Most may not: LLVM turns off, with a feature, all that need it, generations too."""
 
+OFF = {"fma-mix-insts": _having(lambda t: t.major == 9)}
+"""Features that may be turned off on some processors: their ISA versions list them, no generation does (AMDGPU.td)."""
+
 
 def _conventions() -> Iterator[str]:
     yield "# name saved saved_with_agprs shader"
@@ -332,7 +335,7 @@ def _features() -> Iterator[str]:
     for name in sorted(set(names)):
         having = FEATURES.get(name, everywhere)
         lacking = " ".join(n for n in TARGETS if n not in having.split())
-        yield _row(name, having, everywhere if name in MODES_OFF else lacking)
+        yield _row(name, having, everywhere if name in MODES_OFF else OFF.get(name, lacking))
 
 
 class _Instructions:
