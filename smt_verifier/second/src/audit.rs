@@ -33,7 +33,7 @@ pub fn audit_phase(
     let own = Objects::of(&x);
     resolve(&mut x, &own, coarse, wave32)?;
     resolve(&mut y, &objects, coarse, wave32)?;
-    let mut context = Context::new(&x, &y, processor, &limits, coarse)?;
+    let mut context = Context::new(&x, &y, processor, &limits, &objects, coarse)?;
     let convention = module::attributes(&p.module, &x.name)?.convention;
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();

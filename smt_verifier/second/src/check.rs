@@ -7,7 +7,7 @@ use crate::context::{read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::info;
-use crate::lanes::{Lane, Of, Set, FIRST_SCALAR};
+use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect};
 use crate::model::{
     ensure, Block, Done, Function, Instruction, Kind, Operand, Refused, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
@@ -39,6 +39,10 @@ struct Walk<'a> {
     bundle: Option<Bundle<'a>>,
     repeats: usize,
     splits: usize,
+    /// Scalar registers that moves of P, and of Q, have killed since the last pair (spec 11.2).
+    killed: [Set<Lane>; 2],
+    /// Scalar registers that both have killed, and nothing has written since: pairs may read them (spec 11.2).
+    revived: Set<Lane>,
 }
 
 /// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position, spec
@@ -136,7 +140,18 @@ impl<'a> Checker<'a> {
             Some(claimed) => claimed.state(context, after)?,
             None => return Ok(()),
         };
-        let mut walk = Walk { state, block: number, part, terminated: false, bundle: None, repeats: 0, splits: 0 };
+        let (killed, revived) = (Default::default(), Set::default());
+        let mut walk = Walk {
+            state,
+            block: number,
+            part,
+            terminated: false,
+            bundle: None,
+            repeats: 0,
+            splits: 0,
+            killed,
+            revived,
+        };
         let place = format!("block {number}");
         let (mut i, mut j) = (0, 0);
         for (count, take) in part.steps.iter().flatten() {
@@ -162,6 +177,7 @@ impl<'a> Checker<'a> {
     /// Spec 12.1, 12.2.
     fn edges(&self, mut walk: Walk<'_>, block: &Block) -> Done {
         let tested = tested(block, walk.block);
+        walk.state.bury();
         walk.state.end_copies();
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
@@ -251,12 +267,14 @@ impl<'a> Checker<'a> {
         if let Some(moved) = moves::read(self.context, self.context.before, p)? {
             moved.apply(&mut walk.state, Side::Name);
             self.move_frame(&mut walk.state, p, &moved.written());
+            revive(walk, Some(p), None);
             return no_split(walk, number, p);
         }
         let defined = p.lanes(Operand::is_def);
         ensure!(!defined.iter().any(|lane| lane.is_exec()), "exec", p, "it stands alone and writes EXEC");
         if p.has("no-code") {
             self.without_code(walk, p, Side::Name);
+            revive(walk, Some(p), None);
             return no_split(walk, number, p);
         }
         let dropped = forms::is_pure(p) || forms::is_plain_load(p);
@@ -272,6 +290,7 @@ impl<'a> Checker<'a> {
         }
         self.remember_result(walk, number, p, &run);
         self.move_frame(&mut walk.state, p, &defined);
+        revive(walk, Some(p), None);
         self.follow_masks(walk, number, p, effect)
     }
 
@@ -307,6 +326,7 @@ impl<'a> Checker<'a> {
 
     fn after_alone(&mut self, walk: &mut Walk<'_>, number: usize, q: &Instruction) -> Done {
         self.may_stand_alone(walk, q)?;
+        walk.state.bury();
         if let Some(of) = walk.part.repeats.get(&(number as u32)).copied() {
             walk.repeats += 1;
             self.waiting_callers(&walk.state, q)?;
@@ -328,6 +348,7 @@ impl<'a> Checker<'a> {
         } else {
             self.without_code(walk, q, Side::Place);
         }
+        revive(walk, None, Some(q));
         heed_flags(walk, q);
         Ok(())
     }
@@ -394,6 +415,7 @@ impl<'a> Checker<'a> {
         blank(walk, q, Side::Place, &active);
         walk.state.copy_places(&result, &active);
         result.iter().for_each(|(lane, _)| walk.state.note_written(*lane, false));
+        revive(walk, None, Some(q));
         heed_flags(walk, q);
         Ok(())
     }
@@ -409,6 +431,9 @@ impl<'a> Checker<'a> {
         let paired = !moving && !p.has("no-code") && !q.has("no-code");
         ensure!(paired, "instruction-sequence", q, "a move that pairs");
         self.compared += forms::compare(context, p, q, Mode::Pair)?;
+        if p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame)) {
+            walk.state.bury();
+        }
         walk.terminated |= p.has("terminator");
         if p.has("bundle") {
             // Passes behind read nothing but this line of a bundle, so it must say what the members do.
@@ -441,6 +466,7 @@ impl<'a> Checker<'a> {
         if p.has("returns") && self.is_last() {
             self.restored(walk, q)?;
         }
+        revive(walk, Some(p), Some(q));
         heed_flags(walk, q);
         member(walk, q)?;
         self.follow_masks(walk, number, p, effect)
@@ -520,7 +546,7 @@ impl<'a> Checker<'a> {
     fn restored(&self, walk: &Walk<'_>, q: &Instruction) -> Done {
         let limits = self.context.limits;
         let kept = |unit: &u32| limits.kept.contains(unit) && !self.reloaded.contains(unit);
-        for unit in limits.saved.iter().copied().filter(|unit| *unit >= FIRST_SCALAR && !kept(unit)) {
+        for unit in limits.saved.iter().copied().filter(|unit| !(self.context.coarse && unit % 2 == 1) && !kept(unit)) {
             let held = walk.state.wave().holds(Lane::unit(unit)).contains(&Lane::entry(unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
@@ -616,6 +642,7 @@ fn read(walk: &Walk<'_>, p: &Instruction, q: &Instruction, reading: &Reading) ->
             ensure!(told, "undef-flag", q, "`{}` has a value, as `{}`,", y.text, x.text);
             let mut classes = if name.vector { &readers[..] } else { &[WAVE] }.iter();
             let held = classes.all(|number| state.reads(&state.classes[*number], *name, *place));
+            let held = held || name == place && walk.revived.contains(place);
             ensure!(held, "value", q, "{place} does not hold {name}, `{}` for `{}`,", y.text, x.text);
         }
     }
@@ -643,14 +670,39 @@ fn member(walk: &mut Walk<'_>, q: &Instruction) -> Done {
 /// Spec 11.
 fn heed_flags(walk: &mut Walk<'_>, q: &Instruction) {
     let active = walk.state.select(|class| class.active);
-    let defined = q.lanes(|o| o.is_def() && !o.is(DEAD));
-    for operand in q.operands.iter().filter(|o| o.is(KILLED) || o.is(DEAD)) {
-        for lane in operand.lanes.iter().filter(|lane| operand.is_def() || !defined.contains(lane)) {
-            if !lane.is_special() {
-                walk.state.spoil_cells(*lane, Side::Place);
-                walk.state.spoil(*lane, &active);
-            }
-        }
+    killed(q).filter(|lane| !lane.is_special()).for_each(|lane| walk.state.kill(lane));
+    for lane in q.lanes(|o| o.is_def() && o.is(DEAD)).into_iter().filter(|lane| !lane.is_special()) {
+        walk.state.spoil_cells(lane, Side::Place);
+        walk.state.spoil(lane, &active);
+    }
+}
+
+/// What an instruction kills and does not define.
+fn killed(i: &Instruction) -> impl Iterator<Item = Lane> {
+    let defined = i.lanes(|o| o.is_def() && !o.is(DEAD));
+    i.lanes(|o| o.is(KILLED)).into_iter().filter(move |lane| !defined.contains(lane))
+}
+
+/// Scalar registers that both texts have killed may be read until one writes them (spec 11.2).
+fn revive(walk: &mut Walk<'_>, p: Option<&Instruction>, q: Option<&Instruction>) {
+    let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
+    let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
+    let ends = q.is_some_and(|q| q.has("call") || p.is_none() && !q.has("copy"));
+    if ends || is_pair {
+        walk.killed = Default::default();
+    }
+    walk.killed
+        .iter_mut()
+        .chain([&mut walk.revived])
+        .for_each(|all| all.retain(|lane| !ends && !written.contains(lane)));
+    for (side, i) in sides.iter().enumerate().filter_map(|(side, i)| Some((side, (*i)?))) {
+        let mine = |lane: &Lane| side == 0 || walk.state.wave().holds(*lane).contains(lane);
+        let killed = killed(i).filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
+        walk.killed[side].extend(killed.filter(|_| !ends && (is_pair || is_moving(i) && !i.has("no-code"))));
+    }
+    walk.revived.extend(walk.killed[0].intersection(&walk.killed[1]).copied());
+    if is_pair {
+        walk.killed = Default::default();
     }
 }
 

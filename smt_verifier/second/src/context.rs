@@ -15,6 +15,8 @@ pub struct Context<'a> {
     pub after: &'a Function,
     pub processor: &'a Processor,
     pub limits: &'a Limits,
+    /// P's numbers of Q's objects.
+    objects: &'a Objects,
     /// Lanes are 32 bits (spec 3.1).
     pub coarse: bool,
     /// The lanes of EXEC that cover the wave.
@@ -125,7 +127,8 @@ impl<'a> Context<'a> {
     /// # Errors
     /// `spill-slot`: a slot that scalar and vector spill code names.
     pub fn new(
-        before: &'a Function, after: &'a Function, processor: &'a Processor, limits: &'a Limits, coarse: bool,
+        before: &'a Function, after: &'a Function, processor: &'a Processor, limits: &'a Limits, objects: &'a Objects,
+        coarse: bool,
     ) -> Done<Context<'a>> {
         let reserved = registers_in(after, "wwmReservedRegs");
         let reserved = reserved.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied());
@@ -136,6 +139,7 @@ impl<'a> Context<'a> {
             after,
             processor,
             limits,
+            objects,
             coarse,
             exec: used(&exec, coarse),
             touched: before.units().into_iter().chain(touched_after.iter().copied()).collect(),
@@ -196,7 +200,10 @@ impl<'a> Context<'a> {
     }
 
     /// A name or place of a certificate with its file (spec 3.4); `None` for one that the texts do not have.
-    pub fn resolve(&self, lane: Lane, place: bool) -> Option<Lane> {
+    pub fn resolve(&self, mut lane: Lane, place: bool) -> Option<Lane> {
+        if place && lane.of == Of::Slot {
+            lane.a = *self.objects.stack.get(&lane.a)?;
+        }
         let text = if place { self.after } else { self.before };
         let vector = match lane.of {
             Of::Unit | Of::Entry => lane.a < FIRST_SCALAR,
@@ -228,8 +235,10 @@ impl<'a> Context<'a> {
 
     /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
     pub fn frame_units(&self) -> Set<u32> {
-        let fields = ["stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg"];
-        let names = [self.before, self.after].into_iter().flat_map(|text| fields.map(|field| info(text, field)));
+        let entry = info(self.before, "isEntryFunction") == "true";
+        let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
+        let fields = fields.iter().take(if entry { 2 } else { 3 });
+        let names = fields.flat_map(|field| [self.before, self.after].map(|text| info(text, field)));
         let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
         registers.flat_map(|r| r.units.iter().copied()).chain(crate::lanes::FLAT_SCRATCH).collect()
     }

@@ -185,14 +185,16 @@ pub fn unread(p: &Instruction) -> [Vec<(usize, usize)>; 2] {
     let is_vector = |o: &Operand| o.lanes.iter().all(|lane| lane.vector);
     let mut unread = Vec::new();
     let uses = p.operands.iter().enumerate().skip(first + 1);
-    for (number, operand) in uses.filter(|(_, o)| o.is_use() && !o.is(IMPLICIT) && is_vector(o)) {
+    for (number, operand) in uses.filter(|(_, o)| o.is_use() && !o.is(IMPLICIT)) {
         let Some(modifiers) = p.immediate(number - 1) else { continue };
         let (low, high, count) = (modifiers & 4 != 0, modifiers & 8 != 0, operand.lanes.len());
         if p.has("packed-f32") && count % 2 == 0 {
-            let needed = |at: usize| if at < count / 2 { !(low && high) } else { low || high };
+            // The lower half of a scalar source is always read.
+            let lower = !(low && high) || !is_vector(operand);
+            let needed = |at: usize| if at < count / 2 { lower } else { low || high };
             unread.extend((0..count).filter(|at| !needed(*at)).map(|at| (number, at)));
         }
-        if p.has("mixed") && count == 2 && high && matches!(number - first, 1 | 3 | 5) {
+        if p.has("mixed") && is_vector(operand) && count == 2 && high && matches!(number - first, 1 | 3 | 5) {
             unread.push((number, usize::from(!low)));
         }
     }

@@ -133,7 +133,9 @@ fn compare_liveins(p: &Function, q: &Function) -> Done {
     ensure!(p.liveins.len() == q.liveins.len(), "header", "", "the functions have different live-ins");
     let occurring: BTreeSet<u32> = q.operands().filter_map(|operand| operand.vreg).collect();
     for ((old, of), (new, to)) in p.liveins.iter().zip(&q.liveins) {
-        let fits = old == new && to.is_none_or(|vreg| *of == Some(vreg) || !occurring.contains(&vreg));
+        let class = |function: &Function, vreg: u32| function.registers.get(&vreg).map(|row| row.class.name);
+        let same = |vreg| of.is_some_and(|own| class(p, own).is_some() && class(p, own) == class(q, vreg));
+        let fits = old == new && to.is_none_or(|vreg| same(vreg) || !occurring.contains(&vreg));
         ensure!(fits, "header", "", "the live-in ${old} becomes ${new}");
     }
     Ok(())

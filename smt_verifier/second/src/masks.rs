@@ -378,6 +378,7 @@ impl Effect {
         [mask].iter().chain(same).for_each(|mask| facts.set_mask(exec, *mask));
         facts.exec = mask;
         state.activate(mask);
+        state.bury();
         // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such a mask.
         let all_active = state.threads().all(|class| class.active || class.kind != 'T');
         if all_active || state.facts.nonempty.iter().any(|mask| state.only_active(&Mask::Known(vec![*mask]))) {

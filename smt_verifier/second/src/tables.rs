@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::lanes::Map;
-
 type Text = &'static str;
 
 const TARGET: Text = include_str!("../../checker/data/target.txt");
@@ -177,7 +175,6 @@ rows! {
         /// Numbers of operands of which LLVM 24's form is not described.
         not_described: Vec<usize>,
     }
-    Named { name: Text, shape: usize }
     /// A field of a header, or an entry of a row of a list there.
     Field { name: Text, kind: Text, default: Text }
 }
@@ -301,8 +298,10 @@ pub struct Tables {
     conventions: HashMap<Text, Convention>,
     pub arguments: HashMap<Text, Argument>,
     operands: Vec<OperandRow>,
-    shapes: Vec<Opcode>,
-    opcodes: Map<Text, Named>,
+    /// Read when they are asked for: few are.
+    shapes: Vec<(Text, OnceLock<Option<Opcode>>)>,
+    /// Sorted by name, a tab behind it, and the shape.
+    opcodes: Vec<Text>,
     /// Header fields by path, and the entries of the rows of each list in order.
     pub fields: BTreeMap<Text, Field>,
     pub entries: HashMap<Text, Vec<Field>>,
@@ -314,19 +313,23 @@ pub fn tables() -> &'static Tables {
     TABLES.get_or_init(|| parse(TARGET).unwrap_or_default())
 }
 
-fn section<'a>(text: Text, name: &str) -> Option<impl Iterator<Item = Vec<Text>> + 'a> {
+fn lines(text: Text, name: &str) -> Option<impl Iterator<Item = Text>> {
     let rest = text.split_once(&format!("[{name}]\n"))?.1;
-    let lines = rest.split("\n[").next()?.lines().filter(|line| !line.starts_with('#'));
-    Some(lines.map(|line| line.split('\t').collect()))
+    Some(rest.split("\n[").next()?.lines().filter(|line| !line.starts_with('#')))
 }
 
 fn rows<T: Row>(text: Text, name: &str) -> Option<Vec<T>> {
-    section(text, name)?.map(|row| T::read(&row)).collect()
+    lines(text, name)?.map(row).collect()
+}
+
+fn row<T: Row>(line: Text) -> Option<T> {
+    T::read(&line.split('\t').collect::<Vec<_>>())
 }
 
 /// The rows by their first column, each once.
-fn keyed<T: Row, M: Default + Extend<(Text, T)> + IntoIterator>(text: Text, name: &str) -> Option<M> {
-    let rows = section(text, name)?.map(|row| Some((*row.first()?, T::read(&row)?))).collect::<Option<Vec<_>>>()?;
+fn keyed<T: Row, M: Default + Extend<(Text, T)>>(text: Text, name: &str) -> Option<M> {
+    let rows =
+        lines(text, name)?.map(|line| Some((line.split('\t').next()?, row(line)?))).collect::<Option<Vec<_>>>()?;
     let names: BTreeSet<Text> = rows.iter().map(|(name, _)| *name).collect();
     let mut map = M::default();
     (names.len() == rows.len()).then(|| map.extend(rows))?;
@@ -335,7 +338,7 @@ fn keyed<T: Row, M: Default + Extend<(Text, T)> + IntoIterator>(text: Text, name
 
 fn parse(text: Text) -> Option<Tables> {
     let lists = ["registers", "liveins", "stack", "fixedStack"];
-    let tables = Tables {
+    Some(Tables {
         processors: keyed(text, "processors")?,
         budgets: rows(text, "budgets")?,
         files: rows(text, "files")?,
@@ -347,19 +350,19 @@ fn parse(text: Text) -> Option<Tables> {
         conventions: keyed(text, "conventions")?,
         arguments: keyed(text, "arguments")?,
         operands: rows(text, "operands")?,
-        shapes: rows(text, "shapes")?,
-        opcodes: keyed(text, "opcodes")?,
+        shapes: lines(text, "shapes")?.map(|line| (line, OnceLock::new())).collect(),
+        opcodes: lines(text, "opcodes")?.collect(),
         fields: keyed(FIELDS, "fields")?,
         entries: lists.iter().map(|list| Some((*list, rows(FIELDS, list)?))).collect::<Option<_>>()?,
-    };
-    let known = tables.opcodes.values().all(|opcode| opcode.shape < tables.shapes.len());
-    let rows = tables.shapes.iter().flat_map(|shape| &shape.operands).all(|row| *row < tables.operands.len());
-    (known && rows).then_some(tables)
+    })
 }
 
 impl Tables {
     pub fn opcode(&self, name: &str) -> Option<&Opcode> {
-        self.shapes.get(self.opcodes.get(name)?.shape)
+        let at = self.opcodes.partition_point(|line| line.split('\t').next() < Some(name));
+        let shape = self.opcodes.get(at)?.strip_prefix(name)?.strip_prefix('\t')?;
+        let (line, opcode) = self.shapes.get(canonical(shape)? as usize)?;
+        opcode.get_or_init(|| row(line)).as_ref()
     }
 
     pub fn processor(&self, name: &str) -> Option<&Processor> {

@@ -30,6 +30,11 @@ impl Class {
         Class { kind, active, part, ..Class::default() }
     }
 
+    /// Threads that are active.
+    fn is_running(&self) -> bool {
+        self.active && matches!(self.kind, 'T' | 'O')
+    }
+
     /// Whether it was active when instruction `time` of this block was executed.
     fn was_active(&self, time: u32) -> bool {
         let first = self.turns.first().map_or(self.active, |(_, active)| !active);
@@ -57,6 +62,8 @@ pub struct State {
     /// When a place was last written in this block.
     written: Map<Lane, u32>,
     pub exec_written: u32,
+    /// Vector places that are killed, until EXEC is written (spec 11.1).
+    dying: Set<Lane>,
     pub now: u32,
 }
 
@@ -129,7 +136,23 @@ impl State {
     pub fn reads(&self, class: &Class, name: Lane, place: Lane) -> bool {
         let fits = (name.vector || place.vector) == (class.kind != 'W');
         let known = if name.vector { &class.part } else { self.wave() };
-        fits && (class.part.holds(place).contains(&name) || known.is_undefined(name))
+        let dead = class.is_running() && self.dying.contains(&place);
+        fits && (!dead && class.part.holds(place).contains(&name) || known.is_undefined(name))
+    }
+
+    /// A place is killed (spec 11, 11.1): nothing reads it any more, but threads that are about to wait keep a vector one.
+    pub fn kill(&mut self, place: Lane) {
+        self.spoil_cells(place, Side::Place);
+        self.spoil(place, &self.select(|class| class.kind == 'P'));
+        if place.vector {
+            self.dying.insert(place);
+        }
+    }
+
+    /// What is killed holds nothing for the active classes of threads (spec 11.1).
+    pub fn bury(&mut self) {
+        let running = self.select(Class::is_running);
+        std::mem::take(&mut self.dying).into_iter().for_each(|place| self.spoil(place, &running));
     }
 
     pub fn is_undefined(&self, name: Lane, run: &[usize]) -> bool {
@@ -285,6 +308,7 @@ impl State {
             }
             self.written.insert(place, self.now);
         }
+        self.dying.remove(&place);
         if place.of == Of::Unit && !self.copies.is_empty() {
             let unchanged = Lane { of: Of::Unchanged, ..place };
             self.classes.iter_mut().for_each(|class| class.part.write(unchanged, &[]));
@@ -316,7 +340,7 @@ impl State {
             let both =
                 |own: &[Lane]| -> Vec<Lane> { own.iter().copied().filter(|n| holds_source.contains(n)).collect() };
             let narrowed = match written.map(|at| (class.active, class.was_active(at))) {
-                _ if first.is_some() && class.waited.contains(&copy) => Some(both(before)),
+                _ if first.is_some() && class.active && class.waited.contains(&copy) => Some(both(before)),
                 Some((false, true)) => Some(both(class.part.holds(target))),
                 Some((true, false)) => Some(both(before)),
                 _ => None,
