@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
+use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
-use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR};
+use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
 use crate::limits::Limits;
-use crate::model::{ensure, Done, Function, Instruction, Kind, Refused, EARLY_CLOBBER, IMPLICIT};
+use crate::model::{ensure, Done, Function, Instruction, Kind, Operand, Refused, EARLY_CLOBBER, IMPLICIT};
 use crate::tables::{tables, Processor, Register};
 
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
@@ -39,6 +40,14 @@ pub struct Context<'a> {
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
     pub saved_later: bool,
     pub has_virtual: bool,
+    /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
+    pub frame_units: Set<u32>,
+    /// Units that moves and instructions without code of P define (spec 13.6).
+    pub moved_units: Set<u32>,
+    /// Units that reloads of scalars of Q write (spec 12.3).
+    pub reloaded: Set<u32>,
+    /// Instructions of P that some `repeat` of the certificate names.
+    pub repeated: Set<(u32, u32)>,
 }
 
 /// Whether a text names no half of a 32-bit register (spec 3.1).
@@ -152,6 +161,10 @@ impl<'a> Context<'a> {
             reserved_after: reserved.collect(),
             saved_later: false,
             has_virtual: after.has_virtual(),
+            frame_units: frame_units([before, after]),
+            moved_units: defined(before, is_moving),
+            reloaded: defined(after, is_reload),
+            repeated: Set::default(),
         };
         let mut scalar: Set<u32> = Set::default();
         for text in [before, after] {
@@ -232,16 +245,22 @@ impl<'a> Context<'a> {
     pub fn allocatable(&self, lane: Lane) -> bool {
         lane.of != Of::Unit || self.limits.allocatable.contains(&lane.a)
     }
+}
 
-    /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
-    pub fn frame_units(&self) -> Set<u32> {
-        let entry = info(self.before, "isEntryFunction") == "true";
-        let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
-        let fields = fields.iter().take(if entry { 2 } else { 3 });
-        let names = fields.flat_map(|field| [self.before, self.after].map(|text| info(text, field)));
-        let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
-        registers.flat_map(|r| r.units.iter().copied()).chain(crate::lanes::FLAT_SCRATCH).collect()
-    }
+/// Units of the registers that address the stack, as both headers name them (spec 6).
+fn frame_units(texts: [&Function; 2]) -> Set<u32> {
+    let entry = info(texts[0], "isEntryFunction") == "true";
+    let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
+    let fields = fields.iter().take(if entry { 2 } else { 3 });
+    let names = fields.flat_map(|field| texts.map(|text| info(text, field)));
+    let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
+    registers.flat_map(|r| r.units.iter().copied()).chain(FLAT_SCRATCH).collect()
+}
+
+/// Units that some instructions of a text define.
+fn defined(text: &Function, chosen: fn(&Instruction) -> bool) -> Set<u32> {
+    let lanes = text.instructions().filter(|i| chosen(i)).flat_map(|i| i.lanes(Operand::is_def));
+    lanes.filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
 }
 
 /// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one of
