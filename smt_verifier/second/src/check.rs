@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
     fn steps(mut self) -> Done<usize> {
         let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
         let place = format!("block {}", self.block);
-        for (count, take) in self.part.steps.iter().flatten() {
+        for (count, take) in self.part.steps.iter() {
             for _ in 0..*count {
                 self.state.now += 1;
                 let (i, j) = self.at;

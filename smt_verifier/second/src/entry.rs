@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::certificate::Masks;
 use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, EXEC, VCC};
@@ -11,10 +10,9 @@ use crate::model::{ensure, Block, Done};
 use crate::state;
 use crate::threads::{Class, Side, State, WAVE};
 
-/// Claims about the scalar part or about classes, with all their ranges written out.
+/// Claims about the scalar part or about some classes, with all their ranges written out.
 #[derive(Default)]
 pub struct Claims {
-    pub classes: Vec<usize>,
     pub holds: Vec<(Lane, Lane)>,
     pub undefined: Vec<Lane>,
     pub doubtful: Vec<Lane>,
@@ -34,7 +32,8 @@ pub struct Part {
 #[derive(Default)]
 pub struct Claimed {
     pub classes: Vec<Part>,
-    pub masks: Masks,
+    /// Masks by number, each with the names that hold its parts.
+    pub masks: BTreeMap<u32, Vec<Lane>>,
     pub nonempty: Vec<u32>,
     pub some: bool,
     pub claims: Vec<Claims>,
@@ -42,10 +41,12 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// There is one path, and masks are a wave wide.
+    /// There is one path, masks are scalars and a wave wide, and no other mask is named.
     pub fn is_complete(&self, wave: usize) -> bool {
         let paths = self.classes.iter().filter(|class| class.kind == 'P').count();
-        paths == 1 && self.masks.values().all(|names| names.len() == wave)
+        let mut named = self.classes.iter().flat_map(|class| class.masks.keys()).chain(&self.nonempty);
+        let wide = |names: &Vec<Lane>| names.len() == wave && names.iter().all(|name| !name.vector);
+        paths == 1 && self.masks.values().all(wide) && named.all(|mask| self.masks.contains_key(mask))
     }
 
     fn of<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a Claims> {
