@@ -287,10 +287,8 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.state.lose(*lane, side, &run);
-            for cell in self.context.cells_in(*lane).filter(|_| side == Side::Name) {
-                self.state.undefine(cell, &run);
-                self.state.note_cell(cell, side);
-            }
+            let cells = if side == Side::Name { self.state.cells_in(*lane) } else { Vec::new() };
+            cells.into_iter().for_each(|cell| self.state.undefine(cell, &run));
         }
         written
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
+use std::rc::Rc;
 
 use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
@@ -31,8 +32,8 @@ pub struct Context<'a> {
     pub other_slots: Set<u32>,
     /// Sizes in bits in which vector spill code names a slot.
     pub slot_bits: Map<u32, BTreeSet<u32>>,
-    /// Numbers of the cells that P names (`Lane::cell`).
-    cells: BTreeSet<u8>,
+    /// Numbers of the cells that the texts name (`Lane::cell`).
+    pub cells: Rc<[u8]>,
     /// Units that calls of this function in P's file rely on, beyond its convention (spec 9).
     pub promised: BTreeSet<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
@@ -156,7 +157,7 @@ impl<'a> Context<'a> {
             vector_slots: Set::default(),
             other_slots: Set::default(),
             slot_bits: Map::default(),
-            cells: BTreeSet::new(),
+            cells: Rc::from([]),
             promised: BTreeSet::new(),
             reserved_after: reserved.collect(),
             saved_later: false,
@@ -187,22 +188,17 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        let moves = before.instructions().filter(|i| i.has("lane-save") || i.has("lane-restore"));
-        let threads = moves.filter_map(|i| u8::try_from(i.immediate(2)?).ok());
-        let cells = threads.flat_map(|thread| context.cells_of(Lane::unit(0), thread)).map(|cell| cell.cell);
-        context.cells = cells.collect();
+        let moves = [before, after].into_iter().flat_map(Function::instructions);
+        let moves = moves.filter(|i| i.has("lane-save") || i.has("lane-restore"));
+        let threads: BTreeSet<u8> = moves.filter_map(|i| u8::try_from(i.immediate(2)?).ok()).collect();
+        let cells = threads.into_iter().flat_map(|thread| context.cells_of(Lane::unit(0), thread));
+        context.cells = cells.map(|cell| cell.cell).collect::<Vec<u8>>().into();
         Ok(context)
     }
 
     /// The cells of a thread in the register that a lane lies in, as many as a scalar has lanes.
     pub fn cells_of(&self, lane: Lane, thread: u8) -> Vec<Lane> {
         (0..if self.coarse { 1 } else { 2 }).filter_map(|half| lane.cell_of(thread, half)).collect()
-    }
-
-    /// The cells that P may name in the register that a lane lies in.
-    pub fn cells_in(&self, lane: Lane) -> impl Iterator<Item = Lane> + '_ {
-        let cells = self.cells.iter().filter(move |_| lane.vector);
-        cells.map(move |cell| Lane { cell: *cell, vector: false, ..lane.base() })
     }
 
     /// The lanes of a slot from a byte offset on.
@@ -230,7 +226,7 @@ impl<'a> Context<'a> {
             Of::Unchanged => return None,
         };
         if lane.cell != 0 {
-            vector.then_some(lane)
+            Some(lane).filter(|lane| vector && self.cells.contains(&lane.cell))
         } else {
             Some(lane.with_vector(vector))
         }
