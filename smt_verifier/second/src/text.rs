@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grammar::{is, parse, Tree};
-use crate::model::{
-    ensure, Block, Done, File, Function, Instruction, Kind, MemoryOperand, Operand, Refused, Row, Virtual, DEAD,
-    DEBUG_USE, DEF, EARLY_CLOBBER, IMPLICIT, INTERNAL, KILLED, RENAMABLE, UNDEF,
-};
+use crate::model::*;
 use crate::tables::{tables, Register};
 
 type Numbered<'a> = (usize, &'a str);
@@ -53,8 +50,7 @@ pub fn read(text: &str) -> Done<File> {
 
 fn read_function(lines: &[Numbered], line: usize) -> Done<Function> {
     let is_body = |line: &str| line.strip_prefix("body:").is_some_and(|rest| rest.trim_matches(' ') == "|");
-    let body = lines.iter().position(|(_, line)| is_body(line));
-    let body = body.ok_or_else(|| Refused::new("text", "a function has no body", line))?;
+    let body = need!(lines.iter().position(|(_, line)| is_body(line)), "text", line, "a function has no body");
     let is_comment = |line: &str| line.trim_start_matches(' ').starts_with('#') || line.trim_matches(' ').is_empty();
     let head: Vec<Numbered> = lines.iter().take(body).copied().filter(|(_, line)| !is_comment(line)).collect();
     let mut function = Function { line, ..Function::default() };
@@ -147,38 +143,34 @@ fn read_row(text: &str, entries: &[crate::tables::Field], line: usize) -> Done<R
 }
 
 fn add_row(function: &mut Function, list: &str, mut row: Row, line: usize) -> Done {
-    let wrong = |what: &str| Refused::new("text", format!("a row of {list} {what}"), line);
     if list == "liveins" {
         let vreg = row.get("virtual-reg").and_then(|text| text.strip_prefix('%')?.parse().ok());
         let register = row.get("reg").map_or("", |register| register.trim_start_matches('$'));
         function.liveins.push((register.to_string(), vreg));
         return Ok(());
     }
-    let number = row.remove("id").and_then(|id| id.parse().ok()).ok_or_else(|| wrong("has too great a number"))?;
-    if list == "registers" {
+    let number = need!(row.remove("id").and_then(|id| id.parse().ok()), "text", line, "too great a number");
+    let in_order = if list == "registers" {
         let virtual_register = row_of(row.get("class").map_or("", String::as_str), line)?;
         let whole_wave = row.get("flags").is_some_and(|flags| flags.contains("WWM_REG"));
-        let old = function.registers.insert(number, Virtual { whole_wave, ..virtual_register });
-        return if old.is_some() { Err(wrong("stands twice")) } else { Ok(()) };
-    }
-    let objects = if list == "stack" { &mut function.stack } else { &mut function.fixed_stack };
-    let is_next = objects.last_key_value().is_none_or(|(last, _)| *last < number);
-    objects.insert(number, row);
-    if is_next {
-        Ok(())
+        function.registers.insert(number, Virtual { whole_wave, ..virtual_register }).is_none()
     } else {
-        Err(wrong("stands behind a later one"))
-    }
+        let objects = if list == "stack" { &mut function.stack } else { &mut function.fixed_stack };
+        let is_next = objects.last_key_value().is_none_or(|(last, _)| *last < number);
+        objects.insert(number, row);
+        is_next
+    };
+    ensure!(in_order, "text", line, "a row of {list} stands twice, or behind a later one");
+    Ok(())
 }
 
 fn row_of(class: &str, line: usize) -> Done<Virtual> {
-    let class =
-        tables().class(class).ok_or_else(|| Refused::new("well-formed", format!("unknown class `{class}`"), line))?;
+    let class = need!(tables().class(class), "well-formed", line, "unknown class `{class}`");
     Ok(Virtual { class, whole_wave: false })
 }
 
 fn register(name: &str, line: usize) -> Done<&'static Register> {
-    tables().register(name).ok_or_else(|| Refused::new("well-formed", format!("unknown register `{name}`"), line))
+    Ok(need!(tables().register(name), "well-formed", line, "unknown register `{name}`"))
 }
 
 // The body.
@@ -209,8 +201,7 @@ impl Names<'_> {
             _ => number.zip(in_rows(self.fixed_stack)),
         };
         let found = found.filter(|(_, name)| tree.child("Name").is_none_or(|own| own.text == name));
-        let unknown = || Refused::new("text", format!("there is no {}", tree.text), self.line(tree));
-        found.map(|(number, _)| number).ok_or_else(unknown)
+        Ok(need!(found, "text", self.line(tree), "there is no {}", tree.text).0)
     }
 }
 
@@ -265,7 +256,7 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
         targets.extend(blocks.map(|o| o.number as usize));
         if is_bundle {
             let head = block.instructions.last_mut().filter(|_| opens);
-            head.ok_or_else(|| Refused::new("text", "a bundle without a head", block.line))?.bundle[1] = true;
+            need!(head, "text", block.line, "a bundle without a head").bundle[1] = true;
         }
         opens = all.last().is_some_and(|i| !i.has("debug"));
         block.instructions.extend(all.into_iter().filter(|i| !i.has("debug")));
@@ -293,8 +284,7 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
 fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
     let line = names.line(tree);
     let name = format!("{}{}", tree.word("AsmCode"), tree.word("Code"));
-    let unknown = || Refused::new("well-formed", format!("unknown opcode {name}"), line);
-    let opcode = tables().opcode(&name).ok_or_else(unknown)?;
+    let opcode = need!(tables().opcode(&name), "well-formed", line, "unknown opcode {name}");
     let mut flags: Vec<String> = tree.all("Flag").map(|flag| flag.text.to_string()).collect();
     let mut tail: Vec<String> = tree.all("Attribute").map(|attribute| attribute.text.to_string()).collect();
     let twice = |words: &[String]| {
@@ -317,32 +307,32 @@ fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
     Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false; 3], line })
 }
 
-/// Flags by the words that say them.
-const FLAGS: [(&str, u16); 10] = [
-    ("implicit-def", IMPLICIT | DEF),
-    ("implicit", IMPLICIT),
-    ("def", DEF),
-    ("internal", INTERNAL),
-    ("dead", DEAD),
-    ("killed", KILLED),
-    ("undef", UNDEF),
-    ("early-clobber", EARLY_CLOBBER),
-    ("renamable", RENAMABLE),
-    ("debug-use", DEBUG_USE),
-];
+fn flag(word: &str) -> u16 {
+    match word {
+        "implicit-def" => IMPLICIT | DEF,
+        "implicit" => IMPLICIT,
+        "def" => DEF,
+        "internal" => INTERNAL,
+        "dead" => DEAD,
+        "killed" => KILLED,
+        "undef" => UNDEF,
+        "early-clobber" => EARLY_CLOBBER,
+        "renamable" => RENAMABLE,
+        "debug-use" => DEBUG_USE,
+        _ => 0,
+    }
+}
 
 fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
     let Some(own) = tree.child("Register") else { return read_other(tree, names) };
     let words = tree.word("Flags").split(' ');
-    let mut flags =
-        words.filter_map(|word| FLAGS.iter().find(|(name, _)| *name == word)).fold(0, |all, (_, flag)| all | flag);
-    let number = |tree: Option<&Tree>| {
-        let fits = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
-        tree.map(|tree| fits(tree).ok_or_else(|| Refused::new("text", "too great a number", line))).transpose()
-    };
-    ensure!(tree.rule != "Def" || flags & (DEF | IMPLICIT) == 0, "text", line, "an implicit operand on the left");
-    flags |= if tree.rule == "Def" { DEF } else { 0 };
-    let (vreg, tied) = (number(own.child("Number"))?, number(tree.child("Tied"))?);
+    let flags = words.fold(if tree.rule == "Def" { DEF } else { 0 }, |all, word| all | flag(word));
+    let number = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
+    let (vreg, tied) = (own.child("Number").map(number), tree.child("Tied").map(number));
+    ensure!(vreg != Some(None) && tied != Some(None), "text", line, "too great a number in `{}`", tree.text);
+    let (vreg, tied) = (vreg.flatten(), tied.flatten());
+    let explicit = tree.rule != "Def" || !["implicit", "def"].iter().any(|word| tree.text.starts_with(word));
+    ensure!(explicit, "text", line, "an implicit operand on the left");
     let physical = own.child("Word").map(|word| register(word.text, line)).transpose()?;
     let is_def = flags & DEF != 0;
     // MachineOperand::CreateReg asserts these.
