@@ -304,6 +304,10 @@ MODES_OFF = frozenset({
 })  # fmt: skip
 """Features that may be turned off. Most may not: LLVM turns off, with a feature, all that need it, generations too."""
 
+OFF_ON = {"fma-mix-insts": _having(lambda t: t.major == 9)}
+"""Features that may be turned off on these processors: there nothing that counts registers needs them (AMDGPU.td has
+it among the features of generations from gfx10 on, and of single processors before). IREE turns this one off."""
+
 
 def _conventions() -> Iterator[str]:
     yield "# name saved saved_with_agprs shader"
@@ -332,7 +336,7 @@ def _features() -> Iterator[str]:
     for name in sorted(set(names)):
         having = FEATURES.get(name, everywhere)
         lacking = " ".join(n for n in TARGETS if n not in having.split())
-        yield _row(name, having, everywhere if name in MODES_OFF else lacking)
+        yield _row(name, having, everywhere if name in MODES_OFF else OFF_ON.get(name, lacking))
 
 
 class _Instructions:
