@@ -304,9 +304,8 @@ MODES_OFF = frozenset({
 })  # fmt: skip
 """Features that may be turned off. Most may not: LLVM turns off, with a feature, all that need it, generations too."""
 
-OFF_ON = {"fma-mix-insts": _having(lambda t: t.major == 9)}
-"""Features that may be turned off on these processors: there nothing that counts registers needs them (AMDGPU.td has
-it among the features of generations from gfx10 on, and of single processors before). IREE turns this one off."""
+OFF = {"fma-mix-insts": _having(lambda t: t.major == 9)}
+"""Features that may be turned off on some processors: their ISA versions list them, no generation does (AMDGPU.td)."""
 
 
 def _conventions() -> Iterator[str]:
@@ -336,7 +335,7 @@ def _features() -> Iterator[str]:
     for name in sorted(set(names)):
         having = FEATURES.get(name, everywhere)
         lacking = " ".join(n for n in TARGETS if n not in having.split())
-        yield _row(name, having, everywhere if name in MODES_OFF else OFF_ON.get(name, lacking))
+        yield _row(name, having, everywhere if name in MODES_OFF else OFF.get(name, lacking))
 
 
 class _Instructions:

@@ -79,24 +79,34 @@ class _Observed:
     some: bool
 
 
-def make_certificate(both: Both, unpaired: Collection[Place] = (), *, witnesses: bool = False) -> Certificate:
+def make_certificate(
+    both: Both,
+    unpaired: Collection[Place] = (),
+    *,
+    witnesses: bool = False,
+    joined: bool = False,
+    in_order: bool = False,
+) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
 
     Args:
         unpaired: pure instructions of P that have no partner, because they seem to have the wrong one.
         witnesses: claim more of masks, to show that some thread is active.
+        joined: classes are told apart only by the masks that may wake them, and no comparison splits them. That is
+            enough but where a condition is asked again.
+        in_order: see ``pair_all``.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
     """
     blocks = both.before.function.blocks
-    pairing = pair_all(both, unpaired)
+    pairing = pair_all(both, unpaired, in_order=in_order)
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
     needs = wanted(both, witnesses=witnesses)
     for n, block in enumerate(certificate.blocks):
-        block.splits = needs.splits[n]
+        block.splits = set() if joined else needs.splits[n]
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
     entries: list[_Observed | None] = [None] * len(blocks)
     order = reverse_postorder(both)
@@ -110,7 +120,7 @@ def make_certificate(both: Both, unpaired: Collection[Place] = (), *, witnesses:
             pending.discard(n)
             state = _run(both, n, certificate.blocks[n], choices)
             for s, _ in blocks[n].successors:
-                observed = _observe(both, n, s, state, needs)
+                observed = _observe(both, n, s, state, needs, joined=joined)
                 old = entries[s]
                 new = observed if old is None else _meet(old, observed)
                 if old is None or not _same(old, new):
@@ -150,12 +160,12 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
     for step in steps_of(both, n, block):
         execution.at = step[1][0] if step[1] is not None else -1
         run_step(execution, step, block)
-    state.end_block()
+    execution.end_block()
     block.repeats = {**block.repeats, **execution.chosen}
     return state
 
 
-def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) -> _Observed:
+def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *, joined: bool) -> _Observed:
     test = test_of(both, n)
     known = set(state.nonempty)
     exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
@@ -174,7 +184,8 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) ->
         if exec_is_zero and cls.active and cls.kind != "P":
             continue
         path = cls.kind == "P"
-        member = () if path else tuple((f, cls.member[m]) for f, m in numbers.items() if m in cls.member)
+        told_apart = () if path else needs.waking[successor] | ghosts if joined else masks.keys()
+        member = tuple((f, cls.member[m]) for f, m in numbers.items() if m in cls.member and f in told_apart)
         part = _kept(both, cls.part, live if cls.active else later, declared if path else None)
         at = cls.kind, cls.active, member
         classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)

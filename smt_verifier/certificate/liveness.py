@@ -9,6 +9,7 @@ from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both
 from smt_verifier.checker.lanes import Lanes, cell
 from smt_verifier.checker.model import Instruction
+from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
 
@@ -20,12 +21,14 @@ class Wanted:
         live: names that some path reads before it writes them.
         read_later: names that some instruction on some path reads.
         masks: scalar names whose values may reach EXEC.
-        splits: for each block, the comparisons whose results may.
+        waking: those of them that may make a thread active, not only narrow EXEC.
+        splits: for each block, the comparisons whose results may reach EXEC.
     """
 
     live: list[set[int]]
     read_later: list[set[int]]
     masks: list[set[Key]]
+    waking: list[set[Key]]
     splits: list[set[int]]
 
 
@@ -69,41 +72,50 @@ def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
             after |= slots
             if alive != live[n] or after != later[n]:
                 live[n], later[n], changed = alive, after, True
-    masks, splits = _masks(both, codes, successors)
+    flows = [[_flow(i, both) for i in code] for code in codes]
+    masks = _masks(flows, successors, waking=False)
+    waking = _masks(flows, successors, waking=True)
+    splits = _splits(both, codes, flows, successors, masks)
     if witnesses:
         _add_witnesses(both, codes, successors, masks)
-    return Wanted(live, later, masks, splits)
+    return Wanted(live, later, masks, waking, splits)
 
 
 def _bits(both: Both, number: int) -> int:
     return 8 * int(both.before.function.stack[number].get("size", "0"))
 
 
-def _masks(
-    both: Both, codes: list[list[Instruction]], successors: list[list[int]]
-) -> tuple[list[set[Key]], list[set[int]]]:
-    entry: list[set[Key]] = [set() for _ in codes]
-    splits: list[set[int]] = [set() for _ in codes]
-    flows = [[_flow(i, both) for i in code] for code in codes]
-    if not any(to_exec for flow in flows for to_exec, _, _, _ in flow):
-        return entry, splits
-    changed = True
+def _masks(flows: list[list[_Flow]], successors: list[list[int]], *, waking: bool) -> list[set[Key]]:
+    """At each block's entry the scalar names whose values may reach EXEC; ``waking``: not only to narrow it."""
+    entry: list[set[Key]] = [set() for _ in flows]
+    changed = any(flow.to_exec for rows in flows for flow in rows)
     while changed:
         changed = False
-        for n in range(len(codes) - 1, -1, -1):
+        for n in range(len(flows) - 1, -1, -1):
             needed = {k for s in successors[n] for k in entry[s]}
-            for number in range(len(codes[n]) - 1, -1, -1):
-                to_exec, carries, sources, written = flows[n][number]
-                hit = to_exec or not needed.isdisjoint(written)
-                needed -= written
-                if hit and carries:
-                    needed |= sources
-                opcode = both.forms.opcode(codes[n][number])
-                if hit and "compare" in opcode.traits:
-                    splits[n].add(number)
+            for flow in reversed(flows[n]):
+                flow.step(needed, waking=waking)
             if needed != entry[n]:
                 entry[n], changed = needed, True
-    return entry, splits
+    return entry
+
+
+def _splits(
+    both: Both,
+    codes: list[list[Instruction]],
+    flows: list[list[_Flow]],
+    successors: list[list[int]],
+    masks: list[set[Key]],
+) -> list[set[int]]:
+    """For each block, the comparisons whose results may reach EXEC."""
+    splits: list[set[int]] = [set() for _ in codes]
+    for n, rows in enumerate(flows):
+        needed = {k for s in successors[n] for k in masks[s]}
+        for number in range(len(rows) - 1, -1, -1):
+            hit = rows[number].step(needed, waking=False)
+            if hit and "compare" in both.forms.opcode(codes[n][number]).traits:
+                splits[n].add(number)
+    return splits
 
 
 def _add_witnesses(
@@ -134,8 +146,37 @@ def _add_witnesses(
         masks[n] |= saved if needs else set()
 
 
-def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], set[Key]]:
-    """Whether it writes EXEC, whether masks go through it, and the scalar keys that it reads and writes."""
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What an instruction does to masks.
+
+    Attributes:
+        to_exec: it writes EXEC.
+        carries: masks go through it.
+        narrows: its result holds no thread that is not active.
+        sources: scalar names that it reads.
+        written: scalar names that it writes.
+    """
+
+    to_exec: bool
+    carries: bool
+    narrows: bool
+    sources: set[Key]
+    written: set[Key]
+
+    def step(self, needed: set[Key], *, waking: bool) -> bool:
+        """Go back over it; says whether it makes something that is needed."""
+        hit = self.to_exec or not needed.isdisjoint(self.written)
+        needed -= self.written
+        if hit and self.carries and not (waking and self.narrows):
+            needed |= self.sources
+        return hit
+
+
+_NARROWING = ("AND", "ANDN2")
+
+
+def _flow(instruction: Instruction, both: Both) -> _Flow:
     lanes, opcode = both.before, both.forms.opcode(instruction)
     sides: list[set[Key]] = [set(), set()]
     for o in instruction.operands:
@@ -145,14 +186,24 @@ def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], s
     if moves is not None and moves.thread >= 0:
         register = moves.register[0]
         cells: set[Key] = {cell(register, moves.thread, half) for half in range(len(moves.of or moves.to))}
-        return False, True, {*moves.of} or cells, {*moves.to} or cells
+        return _Flow(False, True, False, {*moves.of} or cells, {*moves.to} or cells)
     if moves is not None:
         scalars: list[set[Key]] = [
             {k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)
         ]
-        return False, True, scalars[0], scalars[1]
+        return _Flow(False, True, False, scalars[0], scalars[1])
     carries = bool(
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits
     )
     finds = "first-bit" in opcode.traits  # Which thread it is of a mask that is known (10.8).
-    return finds or writes_exec(instruction, opcode), finds or carries, sides[0], sides[1]
+    return _Flow(
+        finds or writes_exec(instruction, opcode), finds or carries, _narrows(instruction, opcode), sides[0], sides[1]
+    )
+
+
+def _narrows(instruction: Instruction, opcode: Opcode) -> bool:
+    if opcode.value("save") in _NARROWING:
+        return True
+    explicit = [o for o in instruction.operands if o.is_use and not o.is_implicit]
+    places = {"AND": explicit[:2], "ANDN2": explicit[:1]}.get(opcode.value("mask"), [])
+    return any(o.register in EXEC_NAMES for o in places)

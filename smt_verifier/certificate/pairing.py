@@ -16,21 +16,32 @@ from smt_verifier.certificate.matching import common_subsequence
 from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
-from smt_verifier.checker.model import Instruction, Kind
+from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.purity import is_pure
 
 Steps = list[tuple[str, int]]
 
 
-def operation(instruction: Instruction, both: Both) -> Hashable:
-    """What two instructions must have in common to be the same operation on other registers."""
+def operation(instruction: Instruction, both: Both, *, after: bool) -> Hashable:
+    """What an instruction of P and one of Q (``after``) must have in common to be the same operation on registers."""
     opcode = both.forms.opcode(instruction)
-    shape = tuple(
-        o.number if o.kind is Kind.BLOCK else "" if o.kind in (Kind.REGISTER, Kind.FRAME_INDEX) else o.text
-        for o in instruction.operands
-        if not o.is_implicit
-    )
+    shape = tuple(_same_of(o, both, after=after) for o in instruction.operands if not o.is_implicit)
     return opcode.value("canon") or instruction.opcode, instruction.definitions, instruction.flags, shape
+
+
+_OBJECTS = {Kind.FRAME_INDEX: "stack", Kind.FIXED_FRAME: "fixed-stack"}
+
+
+def _same_of(o: Operand, both: Both, *, after: bool) -> Hashable:
+    """What is equal of an operand that is the same in P and Q: blocks and stack objects have numbers of their own."""
+    if o.kind is Kind.REGISTER:
+        return ""
+    if o.kind is Kind.BLOCK:
+        return o.number
+    if o.kind in _OBJECTS:
+        at = _OBJECTS[o.kind], o.number
+        return both.forms.objects.get(at) if after else at[1]
+    return o.text
 
 
 class _Side:
@@ -52,7 +63,7 @@ class _Side:
             opcode = both.forms.opcode(instruction)
             if "no-code" in opcode.traits or both.moves[after].read(instruction, opcode) is not None:
                 continue
-            key = self.keys[number] = operation(instruction, both)
+            key = self.keys[number] = operation(instruction, both, after=after)
             self.at.append(number)
             if not is_pure(instruction, opcode, lanes):
                 self.certain.append(number)
@@ -73,8 +84,13 @@ class Pairing:
     repeated: Mapping[Place, Sequence[Place]]
 
 
-def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
-    """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
+def pair_all(both: Both, unpaired: Collection[Place] = (), *, in_order: bool = False) -> Pairing:
+    """How both texts are gone through.
+
+    Args:
+        unpaired: instructions of P that stand alone.
+        in_order: pure instructions pair as they stand, whatever their readers call for.
+    """
     count = len(both.before.function.blocks)
     ps = [_Side(n, both.before, both, after=False) for n in range(count)]
     qs = [_Side(n, both.after, both, after=True) for n in range(count)]
@@ -87,7 +103,7 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
         for p, q in zip(ps, qs, strict=True)
     ]
     chains = Chains()
-    if any(differ) or unpaired:
+    if (any(differ) or unpaired) and not in_order:
         keys = _pure(ps), _pure(qs)
         certain = [((n, a), (n, b)) for n, of_block in enumerate(anchors) for a, b in of_block]
         codes = [p.code for p in ps], [q.code for q in qs]
@@ -197,12 +213,12 @@ def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple
             for number in range(at, at + count) if kind == "+" else ():
                 instruction = code[number]
                 if is_pure(instruction, both.forms.opcode(instruction), both.after):
-                    wanted[block, number] = operation(instruction, both)
+                    wanted[block, number] = operation(instruction, both, after=True)
             at += count if kind != "-" else 0
     by_operation: dict[Hashable, list[tuple[int, int]]] = {key: [] for key in wanted.values()}
     for block, of_block in enumerate(both.before.function.blocks) if wanted else ():
         for number, instruction in enumerate(code_of(of_block, both.before.tables)):
-            key = operation(instruction, both)
+            key = operation(instruction, both, after=False)
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):
                 by_operation[key].append((block, number))
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}

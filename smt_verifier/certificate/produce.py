@@ -36,15 +36,36 @@ class Certified:
 def certify(both: Both) -> Certified:
     """The first certificate that is accepted, else the first one of all.
 
+    Classes of threads are joined first, which keeps them few, and instructions pair by their readers. Where that is not
+    enough, they pair in order, then classes are told apart by every mask.
+
     Raises:
         Refused: there is no certificate to be had, whatever is paired.
     """
+    first: Certified | Refused | None = None
+    for joined, in_order in ((True, False), (True, True), (False, False)):
+        try:
+            outcome = _certify(both, joined=joined, in_order=in_order)
+        except Refused as error:
+            outcome = error
+        if isinstance(outcome, Certified) and outcome.accepted is not None:
+            return outcome
+        first = first if isinstance(first, Certified) else first or outcome
+    assert first is not None
+    if isinstance(first, Refused):
+        raise first
+    return first
+
+
+def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
     unpaired: set[Place] = set()
     first: Certified | None = None
     witnesses = False
     for _ in range(_ATTEMPTS):
         try:
-            certificate = make_certificate(both, unpaired, witnesses=witnesses)
+            certificate = make_certificate(
+                both, unpaired, witnesses=witnesses, joined=joined, in_order=in_order
+            )
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
                 raise
@@ -92,7 +113,7 @@ def _suspects(both: Both, certificate: Certificate) -> set[Place]:
         for at, name in wrong:
             wrong_names.add(name)
             if at >= 0 and is_pure(code[at], both.forms.opcode(code[at]), both.before):
-                operations.add(operation(code[at], both))
+                operations.add(operation(code[at], both, after=False))
     found: set[Place] = set()
     rows = [
         ((block, number), i)
@@ -102,9 +123,9 @@ def _suspects(both: Both, certificate: Certificate) -> set[Place]:
     for _, i in rows:
         defined = {k for o in i.operands if o.is_def and o.is_register for k in both.before.keys(o, i)}
         if not defined.isdisjoint(wrong_names) and is_pure(i, both.forms.opcode(i), both.before):
-            operations.add(operation(i, both))
+            operations.add(operation(i, both, after=False))
     for place, i in rows:
-        if operation(i, both) in operations and is_dropped(i, both.forms.opcode(i), both.before):
+        if operation(i, both, after=False) in operations and is_dropped(i, both.forms.opcode(i), both.before):
             found.add(place)
     return found
 

@@ -101,9 +101,9 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
-    is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
+    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
-    reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
+    reserved = _units(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],
         lanes[1],
@@ -158,8 +158,10 @@ def _reloads(opcode: Opcode) -> bool:
 
 def _frame(lanes: Lanes) -> frozenset[int]:
     """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
-    fields = (lanes.function.fields.get(f"machineFunctionInfo.{name}", "") for name in _FRAME)
-    return _units(lanes, " ".join(["$flat_scr", *fields]))
+    fields = lanes.function.fields
+    is_entry = fields.get(_INFO + "isEntryFunction") == "true"
+    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
+    return _units(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
 
 
 def _units(lanes: Lanes, names: str) -> frozenset[int]:
@@ -231,7 +233,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
-        state.end_block()
+        execution.end_block()
         _check_return(both, number, state)
         for successor, _ in both.before.function.blocks[number].successors:
             claimed = blocks[successor].entry
@@ -244,6 +246,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
     return Accepted(expected, claims)
 
 
+_INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 

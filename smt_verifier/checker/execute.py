@@ -21,6 +21,7 @@ _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
+_OF_FRAME = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
@@ -38,6 +39,7 @@ class Execution(Effects):
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
         self._bundle: Instruction | None = None
+        self._killed_by_moves: set[int] = set()
         self._specials = both.before.register("vcc").units[0]
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
@@ -53,6 +55,8 @@ class Execution(Effects):
             self._open_bundle(b, pair)
             return
         self._require_followed(a, opcode)
+        if "call" in opcode.traits or any(o.kind in _OF_FRAME for o in b.operands):
+            self.let_die()
         reads, writes, lost = self._runs_for(a, opcode)
         self._spare_callers(b, everywhere=False)
         for operand, use in pair.uses.items():
@@ -70,6 +74,7 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._remember(number)
         killed = self._killed(b)
+        given = self._given(killed, self._killed_scalars(a))
         if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
             self._call(a)
         for place in pair.spoiled:
@@ -78,9 +83,13 @@ class Execution(Effects):
         self._heed_flags(b, killed)
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))
+        self.state.given |= given
+        self._killed_by_moves.clear()
         self.remember_result(number)
         self._spoil_frame(a, opcode, after=False)
         self._masks.follow(a, opcode, sources, split=number in self._splits)
+        if writes_exec(a, opcode):
+            self.let_die()
 
     def before_alone(self, a: Instruction, number: int) -> None:
         """Instruction ``number`` of P, which Q does not have (5.1)."""
@@ -91,6 +100,7 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
+            self._killed_by_moves |= self._killed_scalars(a)
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
@@ -116,6 +126,10 @@ class Execution(Effects):
         self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
         killed = self._killed(b)
+        given = self._given(killed, self._killed_by_moves)
+        self.let_die()
+        if move is None or not move.is_copy:
+            self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         if original is not None:
             if move is not None or original not in self.both.originals:
@@ -135,6 +149,8 @@ class Execution(Effects):
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
         self._heed_flags(b, killed)
+        if move is not None and move.is_copy:
+            self.state.given |= given
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
         original = self.both.originals[place]
@@ -254,6 +270,7 @@ class Execution(Effects):
         """Whether Q's place holds a vector name in all of these classes, or the name is undefined."""
         may = not (early or undef)
         parts = [c.part for c in classes]
+        may = may and place not in self.state.dying
         return all(name in p.undefined or (may and name in p.holds.get(place, NONE)) for p in parts)
 
     def _selected(
@@ -311,7 +328,9 @@ class Execution(Effects):
                 raise Refused("early-clobber", f"{b.opcode} overwrites a register before it reads it", f"line {b.line}")
             if undef:
                 raise Refused("undef-flag", f"{b.opcode} says that it reads nothing", f"line {b.line}")
-            if name not in part.holds.get(place, NONE):
+            if name == place and place in self.state.given:
+                continue
+            if name not in part.holds.get(place, NONE) or place in self.state.dying:
                 of = f"{b.opcode} reads {write_key(place)}, which need not hold {write_key(name)}"
                 raise Refused("value", of + (f" in threads of class {cls.kind}" if cls else ""), f"line {b.line}")
 
@@ -320,12 +339,39 @@ class Execution(Effects):
         killed = self._keys(b, lambda o: "killed" in o.flags)
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
+    def _killed_scalars(self, a: Instruction) -> set[int]:
+        """Units of scalar registers that an instruction of P says it reads for the last time (11)."""
+        lanes = self.both.before
+        killed = (o for o in a.operands if o.is_use and o.register and "killed" in o.flags)
+        return {k for o in killed for k in lanes.keys(o, a) if not lanes.is_vector(k)}
+
+    def _given(self, killed: set[int], killed_before: set[int]) -> set[int]:
+        """Of the places that Q kills, those that P kills as well, and that hold what P has there (11)."""
+        holds = self.state.scalars.holds
+        return {u for u in killed & killed_before if u in self.state.given or u in holds.get(u, NONE)}
+
     def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
         """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
         running = self.state.running()
-        for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags)}:
+        dead = self._keys(b, lambda o: "dead" in o.flags)
+        for key in {*killed, *dead}:
             if key >= VIRTUAL or key < self._specials or key in self._heeded:
-                self.spoil(key, running)
+                dies = key not in dead and self.both.is_vector(key, after=True)
+                self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
+                if dies:
+                    self.state.dying.add(key)
+
+    def end_block(self) -> None:
+        """Behind the last step."""
+        self.let_die()
+        self.state.end_block()
+
+    def let_die(self) -> None:
+        """What was killed may be overwritten from now on by the threads that are active (11)."""
+        running = self.state.running()
+        for key in sorted(self.state.dying):
+            self.spoil(key, running)
+        self.state.dying.clear()
 
     def _call(self, a: Instruction) -> None:
         """What a call does not preserve (9)."""
@@ -336,6 +382,7 @@ class Execution(Effects):
         kept = both.limits.kept.union(masks[0] or ()).intersection(*(both.limits.kept.union(m or ()) for m in masks))
         active = state.running()
         state.scc = -1
+        state.given.clear()
         parts = [state.scalars, *(c.part for c in state.classes)]
         for place in {p for part in parts for p in part.holds if _is_lost(p, kept)}:
             self.spoil(place, active)

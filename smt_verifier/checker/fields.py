@@ -104,6 +104,8 @@ def read_header(lines: list[str], first: int) -> Header:
             path.pop()
         items = list(_items(lines, at, match[1])) if kind == "list" and not value else []
         at += sum(text.count("\n") + 1 for text in items)
+        if kind == "list" and not value and not items:
+            value = "[]"  # LLVM's YAML reader takes nothing for an empty list (13.1).
         if items and key in _ROWS:
             rows[key] = [_row(key, text) for text in items]
         elif items and all(map(_ITEM.fullmatch, items)):

@@ -111,7 +111,7 @@ class Forms:
         self._tables = before.tables
         self._processor = processor
         self._allocatable = allocatable
-        self._objects = objects
+        self.objects = objects
         self._suits = lru_cache(maxsize=None)(self._suits_anywhere)
 
     def opcode(self, instruction: Instruction) -> Opcode:
@@ -191,7 +191,7 @@ class Forms:
             return text
 
         def number(match: re.Match[str]) -> str:
-            known = self._objects.get((match[1], int(match[2])))
+            known = self.objects.get((match[1], int(match[2])))
             if known is None:
                 raise Refused("operands", f"{match[0]} is no stack object")
             return f"%{match[1]}.{known}"

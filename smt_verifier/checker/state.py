@@ -112,6 +112,8 @@ class State:
         narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
         epoch: writes of EXEC in this block.
+        given: units of scalar registers that both texts killed where P reads on (11).
+        dying: vector places whose last read was marked, in classes that may wait soon (11).
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
     """
 
@@ -129,6 +131,8 @@ class State:
     narrowed: set[Key] = field(default_factory=set[Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
     epoch: int = 0
+    given: set[int] = field(default_factory=set[int])
+    dying: set[int] = field(default_factory=set[int])
     cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
     name_cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
 
@@ -147,6 +151,8 @@ class State:
         self.masks.pop(name, None)
         self.first_of.pop(name, None)
         self.numbers.discard(name)
+        if isinstance(name, int):
+            self.given.discard(name)
 
     def _forget_vector(self, name: Key) -> None:
         """A vector name gets another value in some class: what was read off it is not that any more."""
@@ -223,6 +229,7 @@ class State:
             for cls in classes:
                 cls.part.write(place, names)
         else:
+            self._touch_scalar(place)
             self.scalars.write(place, names)
             for cls in self.classes:
                 if place in cls.part.holds:
@@ -252,15 +259,23 @@ class State:
         scalars = [self.scalars.holds.get(s, NONE) for s in of]
         others = [(cls, [cls.part.holds.get(s, NONE) for s in of]) for cls in self.classes]
         for place, names in zip(to, scalars, strict=True):
+            self._touch_scalar(place)
             self.scalars.write(place, names)
         for cls, row in others:
             for place, names in zip(to, row, strict=True):
                 if names or place in cls.part.holds:
                     cls.part.write(place, names)
 
+    def _touch_scalar(self, place: Key) -> None:
+        """A scalar place is written: it is not what P reads on."""
+        if isinstance(place, int):
+            self.given.discard(place)
+
     def _touch(self, place: Key) -> None:
         """A vector place is written in some class: copies of and into it are over (10.6)."""
         self.written[place] = self.epoch
+        if isinstance(place, int):
+            self.dying.discard(place)
         for cls in self.classes if place in self.narrowed else ():
             cls.part.write(_behind(place), NONE)
         if self.copies:

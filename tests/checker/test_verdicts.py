@@ -15,7 +15,6 @@ from smt_verifier.checker.text import read
 
 CASES = all_cases()
 _WITHOUT_CERTIFICATE = {
-    "right_foreign_many_classes": "its classes of threads are more than 256",
     "right_undefined_half_saved": "the text before reads a register that no live-in declares",
 }
 """What the search alone proves, and why no certificate of it is accepted."""
