@@ -54,6 +54,8 @@ from verilocc_mlir.pipeline.settings import Settings  # noqa: E402
 from verilocc_mlir.target.targets import target  # noqa: E402
 
 PARTS = ("kernels", "files", "random-mir", "random-ir", "iree", "triton")
+_FIRST_SCALAR = 8192
+"""Units of registers from here on are no vector registers (``smt_verifier/checker/data/target.txt``)."""
 _IR_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 
 
@@ -243,6 +245,7 @@ class _Alarm:
 def shape(message: str) -> str:
     """A message without what is of one function alone."""
     message = re.sub(r"\((?:block|bb|in block|instruction|step)[^()]*\)", "", message)
+    message = re.sub(r"(?<!\^)\$(\d+)", lambda unit: "SCALAR" if int(unit[1]) >= _FIRST_SCALAR else "VECTOR", message)
     message = re.sub(r"[%$@!^#&][\w.:]+", "R", message)
     message = re.sub(r"\b(?:[A-Z]{1,3}_[A-Z0-9_a-z]+|INLINEASM|COPY|IMPLICIT_DEF)\b", "OP", message)
     return re.sub(r"\d+", "N", message)[:110].strip()
