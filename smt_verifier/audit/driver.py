@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
-from smt_verifier.audit.search import search_proof
+from smt_verifier.audit.search import moves_between, search_proof
 from smt_verifier.certificate.verdict import Certification, certify_texts
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
@@ -25,7 +25,6 @@ def audit(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
-    certify: bool = False,
 ) -> AuditReport:
     """Audit every function of a file.
 
@@ -35,7 +34,6 @@ def audit(
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
         solver: Z3 in a worker process where none is given.
         saved_later: ``post`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars.
-        certify: make a certificate of each function that is proved, and ask the checkers at hand.
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
     """
@@ -47,14 +45,7 @@ def audit(
             audits.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
             function_audit = audit_function(
-                pre,
-                function,
-                partner,
-                target,
-                timeout_s=timeout_s,
-                solver=solver,
-                saved_later=saved_later,
-                certify=certify,
+                pre, function, partner, target, timeout_s=timeout_s, solver=solver, saved_later=saved_later
             )
             audits.append(_with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
@@ -70,33 +61,44 @@ def audit_function(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
-    certify: bool = False,
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
 
-    The search decides the outcome: it finds no fault, and the solver decides all its goals. With ``certify`` a proved
-    function also has the answers of the checkers at hand to its certificate. For the rest see ``audit``.
+    A proof needs two that know nothing of each other. These are the two checkers of one certificate, where both are at
+    hand. Where there is one only, or ``solver`` is not the default one, they are the checkers at hand and a search that
+    finds no fault and has all its goals decided by the solver. For the rest see ``audit``.
     """
+    certification = certify_texts(
+        _alone(file, pre, pre), _alone(file, pre, post), pre.name, target.name, saved_later=saved_later
+    )
+    if certification.accepted and len(certification.answers) > 1 and solver in (None, default_solver()):
+        proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
+        return _with_certificate(proved, certification)
     try:
         searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
         return _single(pre.name, Outcome.INVALID, "header", str(error))
-    if searched.outcome is not Outcome.PROVED or not certify:
+    if searched.outcome is not Outcome.PROVED:
         return searched
-    texts = _alone(file, pre, pre), _alone(file, pre, post)
-    return _with_certificate(searched, certify_texts(*texts, pre.name, target.name, saved_later=saved_later))
+    agreed = _with_certificate(searched, certification)
+    if certification.accepted:
+        return agreed
+    why = "; ".join(str(a) for a in certification.answers if not a.accepted)
+    message = f"proved by the search, but no certificate of it is accepted: {why}"
+    return replace(agreed, outcome=Outcome.UNKNOWN, findings=(Finding("certificate", Outcome.UNKNOWN, message),))
 
 
 def _with_certificate(searched: FunctionAudit, certification: Certification) -> FunctionAudit:
-    """A verdict with what the checkers at hand say of its certificate."""
+    """A verdict with what the checkers at hand say."""
     answers = certification.answers
+    operands, claims = (max(getattr(a, name) for a in answers) for name in ("operands", "claims"))
     return replace(
         searched,
+        obligations=searched.obligations + operands + claims,
         checkers=tuple(a.checker for a in answers if a.accepted),
-        refusals=tuple(str(a) for a in answers if not a.accepted),
-        operands=max(a.operands for a in answers),
+        operands=operands,
         certificate=certification.text,
     )
 

@@ -120,7 +120,7 @@ def make_certificate(
             pending.discard(n)
             state = _run(both, n, certificate.blocks[n], choices)
             for s, _ in blocks[n].successors:
-                observed = _observe(both, n, s, state, needs, joined=joined)
+                observed = _observe(both, n, s, state, needs, joined=joined and not witnesses)
                 old = entries[s]
                 new = observed if old is None else _meet(old, observed)
                 if old is None or not _same(old, new):

@@ -174,20 +174,24 @@ class Tables:
         """Calling conventions: mask of what a function leaves alone, without and with AGPRs; whether it is a shader."""
         self.arguments: dict[str, int] = _by_name(sections["arguments"])
         """Entries of argumentInfo, and how many SGPRs each counts as preloaded."""
-        modes = {p.mode for p in processors}
-        operands = [_operand(len(modes), *row) for row in sections["operands"]]
-        self._shapes = [_shape(operands, *row) for row in sections["shapes"]]
-        self._opcodes: dict[str, int] = _by_name(sections["opcodes"])
+        self._modes = {p.mode for p in processors}
+        self._operands = [_operand(len(self._modes), *row) for row in sections["operands"]]
+        self._shapes: list[str] = sections["shapes"]
+        self._opcodes: dict[str, str] = _by_name(line.partition("\t")[::2] for line in sections["opcodes"])
         self._registers: dict[str, Register | None] = {}
-        self._check(modes)
 
-    def _check(self, modes: set[int]) -> None:
-        """What one section says of another one holds."""
-        registers = {name for s in self._shapes for name in (*s.implicit_uses, *s.implicit_definitions)}
+    def check(self) -> None:
+        """Read every row, those of opcodes and their shapes too, which are read when they are asked for.
+
+        Raises:
+            ValueError: a row is of no form that the README describes, or names what is not there.
+        """
+        shapes = [self._shape(number) for number in range(len(self._shapes))]
+        registers = {name for s in shapes for name in (*s.implicit_uses, *s.implicit_definitions)}
         masks = {mask for row in self.conventions.values() for mask in row[:2]}
         if (
-            modes != set(range(len(modes)))
-            or max(self._opcodes.values()) >= len(self._shapes)
+            self._modes != set(range(len(self._modes)))
+            or max(map(_number, self._opcodes.values())) >= len(shapes)
             or None in map(self.register, registers)
             or not masks <= self._masks.keys() | {""}
             or not all(
@@ -195,6 +199,10 @@ class Tables:
             )
         ):
             raise ValueError("a row names what is not there")
+
+    @lru_cache(maxsize=None)  # noqa: B019 (there is one object)
+    def _shape(self, number: int) -> Opcode:
+        return _shape(self._operands, *_columns("shapes", self._shapes[number]))
 
     @property
     def opcodes(self) -> Sequence[str]:
@@ -214,7 +222,7 @@ class Tables:
     def opcode(self, name: str) -> Opcode | None:
         """What is known of an opcode."""
         shape = self._opcodes.get(name)
-        return None if shape is None else self._shapes[shape]._replace(name=name)
+        return None if shape is None else self._shape(_number(shape))._replace(name=name)
 
     def units(self, letter: str, count: int | None = None) -> range:
         """Units of the first registers of a file; of all without ``count``."""
@@ -405,6 +413,8 @@ _COLUMNS: dict[str, tuple[Callable[[str], Any], ...]] = {
     "opcodes": (str, _number),
 }  # fmt: skip
 """How each column is read, by section, in their order."""
+_LATER = ("shapes", "opcodes")
+"""Sections whose lines are read when they are asked for: a function has few of LLVM's opcodes."""
 
 
 def _read(text: str) -> dict[str, list[Any]]:
@@ -419,11 +429,15 @@ def _read(text: str) -> dict[str, list[Any]]:
                 raise ValueError(f"unexpected section {line}")
             sections[name] = []
         elif not line.startswith("#"):
-            columns = zip(_COLUMNS.get(name, ()), line.split("\t"), strict=True)
-            sections[name].append(tuple([read(column) for read, column in columns]))
+            sections[name].append(line if name in _LATER else _columns(name, line))
     if end or list(sections) != list(_COLUMNS):
         raise ValueError("a section is missing, or the file is cut off")
     return sections
+
+
+def _columns(section: str, line: str) -> tuple[Any, ...]:
+    columns = zip(_COLUMNS.get(section, ()), line.split("\t"), strict=True)
+    return tuple([read(column) for read, column in columns])
 
 
 def _by_name(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:

@@ -359,7 +359,7 @@ def test_words_of_assembly_are_those_of_today() -> None:
 def test_other_forms_are_refused(old: str, new: str) -> None:
     assert old in TEXT
     with pytest.raises((ValueError, AssertionError)):
-        Tables(TEXT.replace(old, new, 1))
+        Tables(TEXT.replace(old, new, 1)).check()
 
 
 def test_a_cut_file_is_refused() -> None:
@@ -367,7 +367,7 @@ def test_a_cut_file_is_refused() -> None:
     for end in [rng.randrange(len(TEXT)) for _ in range(3)]:
         if TEXT[end - 1] != "\n" or end < TEXT.index("[opcodes]"):
             with pytest.raises(ValueError, match=r"."):
-                Tables(TEXT[:end])
+                Tables(TEXT[:end]).check()
 
 
 @pytest.mark.parametrize("count", [10, *long(300)])
@@ -384,7 +384,7 @@ def test_a_damaged_file_is_read_or_refused(count: int) -> None:
         at, other = rng.randrange(len(line) + 1), rng.choice("\t 0129-=.+abvs/[]#,:x\n²")
         lines[number] = line[:at] + rng.choice((other + line[at:], line[at + 1 :], other + line[at + 1 :]))
         try:
-            Tables("\n".join(lines))
+            Tables("\n".join(lines)).check()
         except ValueError:
             refused += 1
         lines[number] = line
