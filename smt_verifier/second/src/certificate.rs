@@ -1,7 +1,12 @@
-//! The strict reader of certificates (spec 15).
+//! The strict reader of certificates (spec 15). All that it reads is about lanes that the texts have.
 
+use std::collections::BTreeMap;
+
+use crate::context::Context;
+use crate::entry::{Claimed, Claims, Part};
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::Refused;
+use crate::model::{ensure, Done, Refused};
+use crate::threads::{MOST_CLASSES, WAVE};
 
 /// Which instructions a run of steps takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,317 +16,250 @@ pub enum Take {
     After,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadKind {
-    /// `T`: active at function entry.
-    Active,
-    /// `O`: not active at function entry.
-    Other,
-    /// `P`: the path.
-    Path,
-}
-
-/// COUNT names from one on, held by as many places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    pub name: Lane,
-    /// Only for `h`.
-    pub place: Option<Lane>,
-    pub count: u32,
-}
-
-/// Claims about the scalar part or about classes.
-#[derive(Clone, Debug, Default)]
-pub struct Claims {
-    /// `None`: the scalar part.
-    pub classes: Option<Vec<usize>>,
-    pub holds: Vec<Range>,
-    pub undefined: Vec<Range>,
-    pub doubtful: Vec<Range>,
-}
-
-#[derive(Clone, Debug)]
-pub struct ClaimedClass {
-    pub kind: ThreadKind,
-    pub active: bool,
-    pub masks: Vec<(u32, bool)>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Entry {
-    pub classes: Vec<ClaimedClass>,
-    /// Mask, and the names that hold its parts.
-    pub masks: Vec<(u32, Range)>,
-    pub nonempty: Vec<u32>,
-    pub some: bool,
-    pub claims: Vec<Claims>,
-}
-
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct BlockPart {
-    pub entry: Option<Entry>,
-    pub steps: Vec<(u32, Take)>,
+    pub entry: Option<Claimed>,
+    pub steps: Option<Vec<(u32, Take)>>,
     /// Instruction of this block of Q: block and instruction of P.
     pub repeats: Map<u32, (u32, u32)>,
     pub splits: Set<u32>,
 }
 
-#[derive(Clone, Debug)]
-pub struct Certificate {
-    pub function: String,
-    pub blocks: Vec<BlockPart>,
-}
+/// More lanes than this are claimed by no certificate of a function that is followed.
+const MOST_CLAIMS: usize = 6_000_000;
 
-fn wrong(message: &str, line: usize) -> Refused {
-    Refused::new("certificate", message, format!("certificate line {line}"))
-}
+/// A slot of 128 KiB; no register has as many lanes.
+const MOST_IN_A_RANGE: u32 = 65_536;
+
+/// First words of lines, in the order in which they stand in a block. `true`: several may stand there.
+const ORDER: [(&[&str], bool); 13] = [
+    (&["verilocc-certificate"], false),
+    (&["function"], false),
+    (&["block"], true),
+    (&["entry"], false),
+    (&["class"], true),
+    (&["mask"], true),
+    (&["member"], true),
+    (&["nonempty"], false),
+    (&["some"], false),
+    (&["in", "h", "u", "d"], true),
+    (&["steps"], false),
+    (&["repeat", "split"], true),
+    (&["end"], false),
+];
 
 /// A decimal number without needless zeros.
 fn number(word: &str) -> Option<u32> {
-    let plain = !word.is_empty() && word.len() <= 10 && word.bytes().all(|b| b.is_ascii_digit());
-    (plain && (word == "0" || !word.starts_with('0'))).then(|| word.parse().ok()).flatten()
+    crate::tables::canonical(word)
 }
 
-fn numbers<const N: usize>(text: &str) -> Option<[u32; N]> {
-    let mut all = [0; N];
-    let mut words = text.split('.');
-    for slot in &mut all {
-        *slot = number(words.next()?)?;
-    }
-    words.next().is_none().then_some(all)
+fn numbers<const N: usize>(words: &[&str]) -> Option<[u32; N]> {
+    words.iter().map(|word| number(word)).collect::<Option<Vec<u32>>>()?.try_into().ok()
 }
 
 /// A name or place as a certificate writes it. Whether it is vector is for the checker to say.
 pub fn lane(word: &str) -> Option<Lane> {
-    let mut letters = word.chars();
-    let first = letters.next()?;
-    let rest = letters.as_str();
-    match first {
-        '%' => numbers(rest).map(|[a, b]| Lane::new(Of::Virtual, a, b, 0)),
-        '#' => numbers(rest).map(|[a, b]| Lane::new(Of::Slot, a, b, 0)),
-        '$' => number(rest).map(Lane::unit),
-        '^' => number(rest).map(Lane::entry),
-        '@' => numbers(rest).and_then(|[a, b, c]| Some(Lane::new(Of::Read, a, b, u16::try_from(c).ok()?))),
-        '!' => numbers(rest).and_then(|[a, b, c]| Some(Lane::new(Of::Result, a, b, u16::try_from(c).ok()?))),
-        '&' => {
+    let rest = word.get(1..)?;
+    let parts: Vec<&str> = rest.split('.').collect();
+    let two = |of: Of| numbers(&parts).map(|[a, b]| Lane::new(of, a, b, 0));
+    let three = |of: Of| numbers(&parts).and_then(|[a, b, c]| Some(Lane::new(of, a, b, u16::try_from(c).ok()?)));
+    match word.get(..1)? {
+        "%" => two(Of::Virtual),
+        "#" => two(Of::Slot),
+        "$" => number(rest).map(Lane::unit),
+        "^" => number(rest).map(Lane::entry),
+        "@" => three(Of::Read),
+        "!" => three(Of::Result),
+        "&" => {
             let (base, cell) = rest.split_once(':')?;
             let (thread, half) = cell.strip_suffix(".1").map_or((cell, 0), |thread| (thread, 1));
-            let register = lane(base)?;
+            let register = lane(base).filter(|register| register.cell == 0)?;
             let even = if register.of == Of::Unit { register.a } else { register.b } % 2 == 0;
-            let cell = register.cell_of(u8::try_from(number(thread)?).ok()?, half)?;
-            (even && register.cell == 0).then_some(cell)
+            register.cell_of(u8::try_from(number(thread)?).ok()?, half).filter(|_| even)
         }
         _ => None,
     }
 }
 
-fn range(name: &str, place: Option<&str>, count: &str) -> Option<Range> {
-    let place = match place {
-        Some(word) => Some(lane(word).filter(|l| !matches!(l.of, Of::Entry | Of::Read))?),
-        None => None,
-    };
-    let name = lane(name).filter(|l| l.of != Of::Result)?;
-    let count = number(count).filter(|count| (1..=MOST_IN_A_RANGE).contains(count))?;
-    Some(Range { name, place, count })
-}
-
-/// A slot of 128 KiB; no register has as many lanes.
-const MOST_IN_A_RANGE: u32 = 65_536;
-
 struct Reader<'a> {
-    lines: Vec<&'a str>,
-    at: usize,
+    context: &'a Context<'a>,
+    blocks: Vec<BlockPart>,
+    named: bool,
+    /// Where in `ORDER` the last line stands.
+    rank: usize,
+    /// How many claims are left.
+    budget: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn peek(&self) -> &'a str {
-        self.lines.get(self.at).copied().unwrap_or("")
+/// Read a certificate.
+///
+/// # Errors
+/// `certificate`: a line that is not of the form that spec 15 gives, or not in order, or about another function.
+pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
+    let wrong = |what: &str, line: usize| {
+        let shown: String = what.escape_debug().take(60).collect();
+        Refused::new(
+            "certificate",
+            format!("`{shown}` does not belong here"),
+            format!("certificate line {line}").as_str(),
+        )
+    };
+    let body = text.strip_suffix('\n').filter(|_| text.is_ascii()).ok_or_else(|| wrong("no ASCII lines", 1))?;
+    let mut reader = Reader { context, blocks: Vec::new(), named: false, rank: 0, budget: MOST_CLAIMS };
+    for (at, line) in body.split('\n').enumerate() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let good = (at > 0 || line == "verilocc-certificate 1").then_some(()).and_then(|()| reader.line(&words, at));
+        ensure!(reader.blocks.len() <= context.after.blocks.len(), "certificate", "", "it is about another function");
+        good.ok_or_else(|| wrong(line, at + 1))?;
     }
+    ensure!(reader.rank == ORDER.len() - 1, "certificate", "", "it has no end");
+    ensure!(reader.blocks.len() == context.after.blocks.len(), "certificate", "", "it is about another function");
+    Ok(reader.blocks)
+}
 
-    fn error(&self, message: &str) -> Refused {
-        wrong(message, self.at + 1)
-    }
-
-    /// The words of the next line if its first one is this.
-    fn take(&mut self, first: &str) -> Option<Vec<&'a str>> {
-        let mut words = self.peek().split(' ');
-        if words.next() != Some(first) {
-            return None;
+impl Reader<'_> {
+    /// Read a line; `None` if it does not belong here.
+    fn line(&mut self, words: &[&str], at: usize) -> Option<()> {
+        let (first, rest) = words.split_first()?;
+        let rank = ORDER.iter().position(|(words, _)| words.contains(first))?;
+        let begins = matches!(*first, "block" | "end");
+        let in_order = if begins { self.named } else { rank > self.rank || rank == self.rank && ORDER[rank].1 };
+        ((in_order || at == 0) && self.rank < ORDER.len() - 1).then_some(())?;
+        self.rank = rank;
+        if begins && !self.blocks.is_empty() {
+            let block = self.blocks.last()?;
+            (block.steps.is_some() || block.entry.is_none() && self.blocks.len() > 1).then_some(())?;
         }
-        self.at += 1;
-        Some(words.collect())
-    }
-
-    fn block(&mut self, number_of_block: usize) -> Result<BlockPart, Refused> {
-        let mut block = BlockPart::default();
-        if let Some(words) = self.take("entry") {
-            if !words.is_empty() || number_of_block == 0 {
-                return Err(self.error("an `entry` that does not belong here"));
+        if *first == "function" {
+            self.named = rest.join(" ") == self.context.after.name;
+            return self.named.then_some(());
+        }
+        match (*first, rest) {
+            ("block", [at]) => {
+                (number(at)? as usize == self.blocks.len()).then(|| self.blocks.push(BlockPart::default()))
             }
-            block.entry = Some(self.entry()?);
+            ("end", []) | ("verilocc-certificate", ["1"]) => Some(()),
+            _ => self.line_of_block(first, rest),
         }
-        if let Some(words) = self.take("steps") {
-            for word in words {
-                block.steps.push(step(word).ok_or_else(|| self.error("a step that is none"))?);
+    }
+
+    fn line_of_block(&mut self, first: &str, rest: &[&str]) -> Option<()> {
+        let at = self.blocks.len();
+        let block = self.blocks.last_mut()?;
+        match (first, rest) {
+            ("entry", []) => {
+                let classes = vec![Part::default()];
+                let entry = Claimed { classes, place: format!("entry of block {}", at - 1), ..Claimed::default() };
+                (at > 1).then(|| block.entry = Some(entry))
             }
-        } else if block.entry.is_some() || number_of_block == 0 {
-            return Err(self.error("a block that is reached has no `steps`"));
+            ("steps", steps) => {
+                block.entry.as_ref().is_none_or(|entry| entry.is_complete(self.context.exec.len())).then_some(())?;
+                block.steps = Some(steps.iter().map(|word| step(word)).collect::<Option<_>>()?);
+                Some(())
+            }
+            ("repeat", words) => {
+                let [after, of_block, before] = numbers(words)?;
+                block.repeats.insert(after, (of_block, before)).is_none().then_some(())
+            }
+            ("split", [one]) => block.splits.insert(number(one)?).then_some(()),
+            _ => self.claim(first, rest),
         }
-        loop {
-            if let Some(words) = self.take("repeat") {
-                let all: Option<Vec<u32>> = words.into_iter().map(number).collect();
-                let Some([after, of_block, before]) = all.as_deref().and_then(|all| <[u32; 3]>::try_from(all).ok())
-                else {
-                    return Err(self.error("a `repeat` that is none"));
-                };
-                if block.repeats.insert(after, (of_block, before)).is_some() {
-                    return Err(self.error("an instruction repeats two"));
+    }
+
+    fn claim(&mut self, first: &str, rest: &[&str]) -> Option<()> {
+        let mut spelled =
+            |name: &str, is_place: bool, count: &str| spell(self.context, &mut self.budget, name, is_place, count);
+        let entry = self.blocks.last_mut()?.entry.as_mut()?;
+        match (first, rest) {
+            ("class", [at, kind, active]) => {
+                (number(at)? as usize + 1 == entry.classes.len() && entry.classes.len() <= MOST_CLASSES)
+                    .then_some(())?;
+                let kind = kind.parse().ok().filter(|kind| matches!(kind, 'T' | 'O' | 'P'))?;
+                let active = *["off", "on"].iter().find(|word| *word == active)? == "on";
+                entry.classes.push(Part { kind, active, ..Part::default() });
+                (active || kind != 'P').then_some(())
+            }
+            ("mask", [mask, name, count]) => {
+                let names = spelled(name, false, count)?;
+                let scalar = names.iter().all(|name| !name.vector);
+                scalar.then(|| entry.masks.entry(number(mask).unwrap_or(0)).or_default().extend(names))?;
+                number(mask).map(|_| ())
+            }
+            ("member", [class, masks @ ..]) => {
+                let class =
+                    entry.classes.get_mut(number(class)? as usize + 1).filter(|class| class.masks.is_empty())?;
+                for word in masks {
+                    let inside = *["-", "+"].iter().find(|sign| word.starts_with(**sign))? == "+";
+                    let mask = number(word.get(1..)?).filter(|mask| entry.masks.contains_key(mask))?;
+                    class.masks.insert(mask, inside).is_none().then_some(())?;
                 }
-            } else if let Some(words) = self.take("split") {
-                let one = if let [word] = words.as_slice() { number(word) } else { None };
-                let Some(one) = one else { return Err(self.error("a `split` that is none")) };
-                block.splits.insert(one);
-            } else {
-                return Ok(block);
+                Some(())
             }
-        }
-    }
-
-    fn entry(&mut self) -> Result<Entry, Refused> {
-        let mut entry = Entry::default();
-        while let Some(words) = self.take("class") {
-            let class = class(&words, entry.classes.len()).ok_or_else(|| self.error("a class that is none"))?;
-            entry.classes.push(class);
-        }
-        while let Some(words) = self.take("mask") {
-            let mask = match words.as_slice() {
-                [mask, name, count] => number(mask).zip(range(name, None, count)),
-                _ => None,
-            };
-            entry.masks.push(mask.ok_or_else(|| self.error("a mask that is none"))?);
-        }
-        while let Some(words) = self.take("member") {
-            let members = member(&words).ok_or_else(|| self.error("a member that is none"))?;
-            let class = entry.classes.get_mut(members.0);
-            let class = class.filter(|class| class.masks.is_empty());
-            class.ok_or_else(|| self.error("a class that the entry does not name, or named before"))?.masks = members.1;
-        }
-        if let Some(words) = self.take("nonempty") {
-            let all: Option<Vec<u32>> = words.into_iter().map(number).collect();
-            entry.nonempty = all.ok_or_else(|| self.error("a mask that is none"))?;
-        }
-        if let Some(words) = self.take("some") {
-            entry.some = words.is_empty();
-            if !entry.some {
-                return Err(self.error("words behind `some`"));
+            ("nonempty", masks) => {
+                entry.nonempty = masks.iter().map(|mask| number(mask)).collect::<Option<_>>()?;
+                entry.nonempty.iter().all(|mask| entry.masks.contains_key(mask)).then_some(())
             }
-        }
-        while let Some(words) = self.take("in") {
-            let claims = self.claims(&words, entry.classes.len())?;
-            entry.claims.push(claims);
-        }
-        Ok(entry)
-    }
-
-    fn claims(&mut self, about: &[&str], classes: usize) -> Result<Claims, Refused> {
-        let mut claims = Claims::default();
-        if about != ["wave"] {
-            let all: Option<Vec<usize>> =
-                about.iter().map(|word| number(word).and_then(|n| usize::try_from(n).ok())).collect();
-            let all = all.filter(|all| !all.is_empty() && all.iter().all(|n| *n < classes));
-            claims.classes = Some(all.ok_or_else(|| self.error("classes that the entry does not name"))?);
-        }
-        loop {
-            if let Some(words) = self.take("h") {
-                let claim =
-                    if let [name, place, count] = words.as_slice() { range(name, Some(place), count) } else { None };
-                claims.holds.push(claim.ok_or_else(|| self.error("a claim that is none"))?);
-            } else if let Some(words) = self.take("u") {
-                claims.undefined.push(self.names(&words)?);
-            } else if let Some(words) = self.take("d") {
-                claims.doubtful.push(self.names(&words)?);
-            } else {
-                return Ok(claims);
+            ("some", []) => Some(entry.some = true),
+            ("in", whom) => {
+                let classes: Vec<usize> = match whom {
+                    ["wave"] => vec![WAVE],
+                    _ => whom.iter().map(|word| Some(number(word)? as usize + 1)).collect::<Option<_>>()?,
+                };
+                (!classes.is_empty()).then_some(())?;
+                for number in &classes {
+                    entry.classes.get_mut(*number)?.claims.push(entry.claims.len());
+                }
+                entry.claims.push(Claims { classes, ..Claims::default() });
+                Some(())
             }
+            ("h", [name, place, count]) => {
+                let claims = entry.claims.last_mut()?;
+                let (names, places) = (spelled(name, false, count)?, spelled(place, true, count)?);
+                // Spec 4: what belongs to which part.
+                let of_wave = claims.classes == [WAVE];
+                let mut pairs = names.iter().zip(&places);
+                pairs.all(|(name, place)| (name.vector || place.vector) != of_wave).then_some(())?;
+                claims.holds.extend(names.into_iter().zip(places));
+                Some(())
+            }
+            ("u" | "d", [name, count]) => {
+                let claims = entry.claims.last_mut()?;
+                let names = spelled(name, false, count)?;
+                names.iter().all(|name| name.vector != (claims.classes == [WAVE])).then_some(())?;
+                for class in &claims.classes {
+                    entry.classes[*class].doubtful.extend(&names);
+                }
+                if first == "u" {
+                    claims.undefined.extend(names)
+                } else {
+                    claims.doubtful.extend(names)
+                }
+                Some(())
+            }
+            _ => None,
         }
     }
+}
 
-    fn names(&self, words: &[&str]) -> Result<Range, Refused> {
-        let claim = if let [name, count] = words { range(name, None, count) } else { None };
-        claim.ok_or_else(|| self.error("a claim that is none"))
-    }
+/// The names or places of a range, written out.
+fn spell(context: &Context<'_>, budget: &mut usize, first: &str, is_place: bool, count: &str) -> Option<Vec<Lane>> {
+    let count = number(count).filter(|count| (1..=MOST_IN_A_RANGE).contains(count))?;
+    *budget = budget.checked_sub(count as usize)?;
+    let odd = |lane: &Lane| if is_place { matches!(lane.of, Of::Entry | Of::Read) } else { lane.of == Of::Result };
+    let first = lane(first).filter(|lane| !odd(lane))?;
+    (0..count).map(|n| context.resolve(first.advanced(n, context.coarse)?, is_place)).collect()
 }
 
 fn step(word: &str) -> Option<(u32, Take)> {
-    let (count, take) = if let Some(count) = word.strip_suffix('=') {
-        (count, Take::Pair)
-    } else if let Some(count) = word.strip_suffix('-') {
-        (count, Take::Before)
-    } else {
-        (word.strip_suffix('+')?, Take::After)
+    let (count, sign) = word.split_at_checked(word.len().checked_sub(1)?)?;
+    let take = match sign {
+        "=" => Take::Pair,
+        "-" => Take::Before,
+        "+" => Take::After,
+        _ => return None,
     };
     number(count).filter(|count| *count > 0).map(|count| (count, take))
 }
 
-fn class(words: &[&str], expected: usize) -> Option<ClaimedClass> {
-    let [at, kind, active] = <[&str; 3]>::try_from(words).ok()?;
-    if usize::try_from(number(at)?).ok()? != expected {
-        return None;
-    }
-    let kind = match kind {
-        "T" => ThreadKind::Active,
-        "O" => ThreadKind::Other,
-        "P" if active == "on" => ThreadKind::Path,
-        _ => return None,
-    };
-    let active = match active {
-        "on" => true,
-        "off" => false,
-        _ => return None,
-    };
-    Some(ClaimedClass { kind, active, masks: Vec::new() })
-}
-
-/// A class, and the masks that it is in or out of.
-fn member(words: &[&str]) -> Option<(usize, Vec<(u32, bool)>)> {
-    let (class, masks) = words.split_first()?;
-    let mask = |word: &&str| {
-        let (sign, mask) = word.split_at_checked(1)?;
-        let inside = match sign {
-            "+" => true,
-            "-" => false,
-            _ => return None,
-        };
-        Some((number(mask)?, inside))
-    };
-    let masks = masks.iter().map(mask).collect::<Option<Vec<_>>>()?;
-    let once: Set<u32> = masks.iter().map(|(mask, _)| *mask).collect();
-    Some((usize::try_from(number(class)?).ok()?, masks)).filter(|(_, masks)| once.len() == masks.len())
-}
-
-/// Read a certificate; every line is of the form that spec 15 gives.
-pub fn read(text: &str) -> Result<Certificate, Refused> {
-    let Some(body) = text.strip_suffix('\n').filter(|_| text.is_ascii()) else {
-        return Err(wrong("not ASCII lines that end with a line feed", 1));
-    };
-    let mut reader = Reader { lines: body.split('\n').collect(), at: 0 };
-    if reader.take("verilocc-certificate") != Some(vec!["1"]) {
-        return Err(reader.error("not a certificate of version 1"));
-    }
-    let function = match reader.take("function").as_deref() {
-        Some([name]) if !name.is_empty() => (*name).to_string(),
-        _ => return Err(reader.error("no function is named")),
-    };
-    let mut blocks = Vec::new();
-    while let Some(words) = reader.take("block") {
-        let one = if let [word] = words.as_slice() { number(word) } else { None };
-        if one.and_then(|n| usize::try_from(n).ok()) != Some(blocks.len()) {
-            return Err(reader.error("blocks are not in order"));
-        }
-        blocks.push(reader.block(blocks.len())?);
-    }
-    if reader.take("end") != Some(Vec::new()) || reader.at != reader.lines.len() {
-        return Err(reader.error("a line that has no meaning here"));
-    }
-    Ok(Certificate { function, blocks })
-}
+/// Masks by number, each with the names that hold its parts.
+pub type Masks = BTreeMap<u32, Vec<Lane>>;
