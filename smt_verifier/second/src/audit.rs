@@ -1,63 +1,66 @@
 //! One audit: two texts and a certificate (spec 1, 2.4), and what calls rely on (9).
 
-use crate::context::Context;
 use std::collections::BTreeSet;
 
-use crate::model::{File, Function, Kind, Operand, Refused};
+use crate::context::{is_coarse, resolve, Context};
+use crate::header::Objects;
+use crate::model::{Done, File, Function, Kind, Operand, Refused};
 use crate::tables::tables;
 use crate::{certificate, check, header, limits, module, text, wellformed};
 
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
 
-/// Check that `after` is right for `before`, as the certificate says. How many operands were compared.
+/// Check that `after` is right for `before`, as the certificate says. How many operands were compared. `saved_later`: LLVM
+/// saves what a callee must restore behind the phase (spec 12.3, 9.1).
 ///
 /// # Errors
 /// The rule that does not hold, or [`USAGE`] for an unknown processor or function.
-pub fn audit(
-    before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>,
-) -> Result<usize, Refused> {
-    audit_phase(before, after, certificate, cpu, function, false)
-}
-
-/// Likewise; `saved_later`: LLVM saves what a callee must restore behind the phase (spec 12.3, 9.1).
-///
-/// # Errors
-/// As [`audit`].
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
-) -> Result<usize, Refused> {
-    let usage = |message: String| Refused::new(USAGE, message, "");
-    let processor = tables().processor(cpu).ok_or_else(|| usage(format!("unknown processor `{cpu}`")))?;
+) -> Done<usize> {
+    let unknown = || Refused::new(USAGE, format!("unknown processor `{cpu}`"), "");
+    let processor = tables().processor(cpu).ok_or_else(unknown)?;
     let (p, q) = (text::read(before)?, text::read(after)?);
-    let (x, y) = (named(&p, function)?, named(&q, function)?);
-    let certificate = certificate::read(certificate)?;
-    wellformed::check(x, processor)?;
-    wellformed::check(y, processor)?;
+    let (mut x, mut y) = (named(&p, function)?.clone(), named(&q, function)?.clone());
+    wellformed::check(&x, processor)?;
+    wellformed::check(&y, processor)?;
     module::compare(&p.module, &q.module, processor)?;
-    let limits = limits::limits(x, &p.module, processor)?;
-    let objects = header::compare(x, y, &limits, processor)?;
-    let mut context = Context::new(x, y, objects.stack, processor, &limits)?;
+    let limits = limits::limits(&x, &p.module, processor)?;
+    let objects = header::compare(&x, &y, &limits, processor)?;
+    check::same_blocks(&x, &y)?;
+    let (coarse, wave32) = (is_coarse(&x) && is_coarse(&y), processor.wave_size == 32);
+    let own = Objects::of(&x);
+    resolve(&mut x, &own, coarse, wave32)?;
+    resolve(&mut y, &objects, coarse, wave32)?;
+    let mut context = Context::new(&x, &y, processor, &limits, &objects, coarse)?;
     let convention = module::attributes(&p.module, &x.name)?.convention;
-    let own = limits::preserved(&convention, processor)?;
-    context.promised = promises(&p, &x.name).into_iter().filter(|unit| !own.contains(unit)).collect();
+    let preserved = limits::preserved(&convention, processor)?;
+    context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
     context.saved_later = saved_later;
-    check::check(&context, &certificate)
+    let parts = certificate::read(certificate, &context)?;
+    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
+    check::check(&context, &parts)
+}
+
+/// Likewise, where nothing is saved later.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>) -> Done<usize> {
+    audit_phase(before, after, certificate, cpu, function, false)
 }
 
 /// Units that calls of a function in this file say it preserves, by register masks that are written out.
 fn promises(file: &File, name: &str) -> BTreeSet<u32> {
-    let mut units = BTreeSet::new();
-    let all = file.functions.iter().flat_map(|f| &f.blocks).flat_map(|block| &block.instructions);
     let named = |o: &Operand| !o.is_register() && o.text.trim_start_matches('@').trim_matches('"') == name;
-    for call in all.filter(|i| i.operands.iter().any(named)) {
-        let masks = call.operands.iter().filter(|o| o.kind == Kind::RegMask && o.text.starts_with("CustomRegMask"));
-        units.extend(masks.filter_map(|o| tables().mask(&o.text)).flatten());
-    }
-    units
+    let calls = file.functions.iter().flat_map(Function::instructions).filter(|i| i.operands.iter().any(named));
+    let masks = calls.flat_map(|call| &call.operands).filter(|o| o.kind == Kind::RegMask);
+    let custom = masks.filter(|o| o.text.starts_with("CustomRegMask"));
+    custom.filter_map(|o| tables().mask(&o.text)).flatten().collect()
 }
 
-fn named<'a>(file: &'a File, name: Option<&str>) -> Result<&'a Function, Refused> {
+fn named<'a>(file: &'a File, name: Option<&str>) -> Done<&'a Function> {
     let found: Vec<&Function> = file.functions.iter().filter(|f| name.is_none_or(|name| f.name == name)).collect();
     match found.as_slice() {
         [one] => Ok(one),

@@ -2,77 +2,65 @@
 //!
 //! Spec 8.3 is `remember` and `remember_result`.
 
-use crate::certificate::{BlockPart, Certificate, Take, ThreadKind};
-use crate::context::{Code, Context, EXEC, FLAT_SCRATCH};
-use crate::entry::{self, Claimed, MOST_CLAIMS};
-use crate::forms::{self, is_exec, is_location, is_scc, Mode};
-use crate::header;
-use crate::lanes::{is_vector_unit, Lane, Of, Set};
-use crate::masks::{self, Effect};
-use crate::model::{Block, Flags, Kind, Operand, Refused};
+use std::collections::BTreeSet;
+
+use crate::certificate::{BlockPart, Take};
+use crate::context::{read_lanes, Context};
+use crate::entry;
+use crate::forms::{self, Mode};
+use crate::header::info;
+use crate::lanes::{Lane, Of, Set};
+use crate::masks::{mask_of, Effect};
+use crate::model::{
+    ensure, Block, Done, Function, Instruction, Kind, Operand, Refused, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
+};
 use crate::moves;
 use crate::tables::tables;
-use crate::threads::{Class, Mask, Side, State};
-
-struct Checker<'a> {
-    context: &'a Context<'a>,
-    certificate: &'a Certificate,
-    claimed: Vec<Option<Claimed<'a>>>,
-    /// Instructions of P that some `repeat` names.
-    repeated: Set<(u32, u32)>,
-    exec_lanes: Vec<Lane>,
-    /// Units of the stack pointer and the like: a write of them moves the slots.
-    frame_units: Set<u32>,
-    /// Units that moves and instructions without code of P define (spec 13.6).
-    moved_units: Set<u32>,
-    /// Units that reloads of scalars of Q write (spec 12.3).
-    reloaded: Set<u32>,
-    has_virtual: bool,
-    compared: usize,
-}
+use crate::threads::{Side, State, WAVE};
 
 /// What is going on in one block.
 struct Walk<'a> {
-    state: State,
-    block: usize,
+    context: &'a Context<'a>,
+    parts: &'a [BlockPart],
     part: &'a BlockPart,
+    block: usize,
+    /// Numbers of the next instructions.
+    at: (usize, usize),
+    state: State,
     terminated: bool,
     /// The `BUNDLE` of Q that is open.
     bundle: Option<Bundle<'a>>,
+    /// How many operands were compared, and how many lines `repeat` and `split` used.
+    compared: usize,
     repeats: usize,
     splits: usize,
+    /// Scalar registers that moves of P, and of Q, have killed since the last pair (spec 11.2).
+    killed: [Set<Lane>; 2],
+    /// Scalar registers that both have killed, and nothing has written since: pairs may read them (spec 11.2).
+    revived: Set<Lane>,
 }
 
-/// What V_SET_INACTIVE reads in which classes (spec 5.4).
-struct Blend {
-    mask: usize,
-    unread: [(usize, Vec<usize>); 2],
-}
-
-/// What is compared of what an instruction reads.
+/// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position, spec
+/// 5.11), operands with classes that do not read them, and one that is read although it is `undef` (5.4).
 #[derive(Default)]
 struct Reading {
-    /// Classes.
     readers: Vec<usize>,
-    /// Lanes of operands that are not read (spec 5.11).
     skip: Vec<(usize, usize)>,
-    blend: Option<Blend>,
+    unread: Vec<(usize, Vec<usize>)>,
+    mask: Option<usize>,
 }
 
 impl Reading {
     /// The classes that read this operand.
     fn of(&self, operand: usize) -> Vec<usize> {
-        let unread = |class: &usize| {
-            let mut all = self.blend.iter().flat_map(|blend| &blend.unread);
-            all.any(|(number, classes)| *number == operand && classes.contains(class))
-        };
+        let unread = |class: &usize| self.unread.iter().any(|(number, all)| *number == operand && all.contains(class));
         self.readers.iter().copied().filter(|class| !unread(class)).collect()
     }
 }
 
 /// What the members of a bundle of Q have done so far.
 struct Bundle<'a> {
-    head: Code<'a>,
+    head: &'a Instruction,
     defined: Set<Lane>,
     /// What they read from outside.
     read: Set<Lane>,
@@ -82,845 +70,639 @@ struct Bundle<'a> {
 ///
 /// # Errors
 /// The rule that does not hold.
-pub fn check(context: &Context<'_>, certificate: &Certificate) -> Result<usize, Refused> {
-    let blocks = context.after.function.blocks.len();
-    let wrong = |message: &str| Refused::new("certificate", message, "");
-    if certificate.function != context.after.function.name || certificate.blocks.len() != blocks {
-        return Err(wrong("it is about another function"));
-    }
-    same_blocks(context)?;
-    moves::saves_follow(&context.before)?;
-    moves::saves_follow(&context.after)?;
-    let mut budget = MOST_CLAIMS;
-    let mut claimed = Vec::new();
-    for (number, part) in certificate.blocks.iter().enumerate() {
-        let claims = part.entry.as_ref().map(|entry| Claimed::new(context, entry, number, &mut budget));
-        claimed.push(claims.transpose()?);
-    }
-    let repeated = certificate.blocks.iter().flat_map(|part| part.repeats.values().copied()).collect();
-    let exec = EXEC.iter().take(context.processor.wave_size as usize / 16).copied().map(Lane::unit).collect();
-    let exec_lanes = context.after.used(exec);
-    let mut checker = Checker {
-        context,
-        certificate,
-        claimed,
-        repeated,
-        exec_lanes,
-        frame_units: Set::default(),
-        moved_units: Set::default(),
-        reloaded: Set::default(),
-        has_virtual: header::has_virtual(context.after.function),
-        compared: 0,
-    };
-    checker.find_units()?;
-    checker.keeps_promises()?;
-    for number in 0..blocks {
-        checker.block(number)?;
-    }
-    Ok(checker.compared)
+pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
+    moves::saves_follow(context.before)?;
+    moves::saves_follow(context.after)?;
+    keeps_promises(context)?;
+    parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
+        let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
+        let state = match part.entry.as_ref().map(claimed).transpose()? {
+            _ if block == 0 => entry::of_function(context, &context.after.blocks[0]),
+            Some(state) => state,
+            None => return Ok(compared),
+        };
+        let (killed, revived) = (Default::default(), Set::default());
+        let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
+        Walk { context, parts, part, block, at, state, terminated, bundle, compared, repeats, splits, killed, revived }
+            .steps()
+    })
 }
 
-/// Spec 2.3.
-fn same_blocks(context: &Context<'_>) -> Result<(), Refused> {
-    let (a, b) = (&context.before.function.blocks, &context.after.function.blocks);
-    let refused = |number: usize, message: &str| Err(Refused::new("control-flow", message, format!("block {number}")));
-    if a.len() != b.len() {
-        return refused(b.len(), "another number of blocks");
-    }
-    for (number, (x, y)) in a.iter().zip(b).enumerate() {
-        if x.successors != y.successors || x.attributes != y.attributes {
-            return refused(number, "other successors or attributes");
-        }
-        if x.successors.contains(&0) {
-            return refused(number, "the first block is a successor");
-        }
+/// Blocks correspond by position (spec 2.3).
+///
+/// # Errors
+/// `control-flow`: they do not.
+pub fn same_blocks(p: &Function, q: &Function) -> Done {
+    ensure!(p.blocks.len() == q.blocks.len(), "control-flow", "", "another number of blocks");
+    for (x, y) in p.blocks.iter().zip(&q.blocks) {
+        let same = x.successors == y.successors && x.attributes == y.attributes;
+        ensure!(same, "control-flow", y.line, "other successors or attributes");
+        ensure!(!x.successors.contains(&0), "control-flow", y.line, "the first block is a successor");
     }
     Ok(())
 }
 
-impl<'a> Checker<'a> {
-    fn find_units(&mut self) -> Result<(), Refused> {
-        for text in [&self.context.before, &self.context.after] {
-            for field in ["stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg"] {
-                let register = tables().register(&moves::pointer(text, field));
-                self.frame_units.extend(register.into_iter().flat_map(|register| register.units));
-            }
+/// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
+fn keeps_promises(context: &Context<'_>) -> Done {
+    let promised = &context.promised;
+    let broken = |text: &'_ Function| -> Done<Vec<(u32, usize)>> {
+        let mut all = Vec::new();
+        for i in text.instructions().filter(|_| !promised.is_empty()) {
+            let lanes = i.lanes(Operand::is_def).into_iter().filter(|lane| lane.of == Of::Unit);
+            let kept = if i.has("call") { preserved(i)? } else { promised.iter().copied().collect() };
+            let lost = promised.iter().copied().filter(|unit| !kept.contains(unit));
+            let written = lanes.map(|lane| lane.a).filter(|unit| promised.contains(unit));
+            all.extend(written.chain(lost).map(|unit| (unit, i.line)));
         }
-        self.frame_units.extend(FLAT_SCRATCH);
-        let units = |lanes: Vec<Lane>| lanes.into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a);
-        for code in self.context.before.blocks.iter().flatten() {
-            if is_moving(*code) {
-                self.moved_units.extend(units(self.context.before.gather(*code, Operand::is_def)?));
-            }
-        }
-        for code in self.context.after.blocks.iter().flatten().filter(|code| is_reload(**code)) {
-            self.reloaded.extend(units(self.context.after.gather(*code, Operand::is_def)?));
-        }
-        Ok(())
-    }
+        Ok(all)
+    };
+    let before: Set<u32> = broken(context.before)?.into_iter().map(|(unit, _)| unit).collect();
+    let wrong = broken(context.after)?.into_iter().find(|(unit, _)| !before.contains(unit));
+    wrong.map_or(Ok(()), |(unit, line)| {
+        Err(Refused::new("call-mask", format!("${unit} is written, which a call relies on"), line))
+    })
+}
 
-    /// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
-    fn keeps_promises(&self) -> Result<(), Refused> {
-        let promised = &self.context.promised;
-        let broken = |text: &crate::context::Text<'_>| -> Result<Vec<(u32, usize)>, Refused> {
-            let mut all = Vec::new();
-            for code in if promised.is_empty() { &[][..] } else { &text.blocks[..] }.iter().flatten() {
-                let line = code.instruction.line;
-                let units = text.gather(*code, Operand::is_def)?.into_iter().filter(|lane| lane.of == Of::Unit);
-                all.extend(units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, line)));
-                if code.has("call") {
-                    let kept = preserved(*code)?;
-                    all.extend(promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, line)));
-                }
-            }
-            Ok(all)
-        };
-        let before: Set<u32> = broken(&self.context.before)?.into_iter().map(|(unit, _)| unit).collect();
-        match broken(&self.context.after)?.into_iter().find(|(unit, _)| !before.contains(unit)) {
-            Some((unit, line)) => {
-                let message = format!("${unit} is written, which a call relies on");
-                Err(Refused::new("call-mask", message, format!("line {line}")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn block(&mut self, number: usize) -> Result<(), Refused> {
-        let context = self.context;
-        let Some(block) = context.after.function.blocks.get(number) else { return Ok(()) };
-        let Some(part) = self.certificate.blocks.get(number) else { return Ok(()) };
-        let state = match self.claimed.get(number).and_then(Option::as_ref) {
-            _ if number == 0 => entry::of_function(context, block, &self.exec_lanes),
-            Some(claimed) => claimed.state(context, block, &self.exec_lanes)?,
-            None => return Ok(()),
-        };
-        let mut walk = Walk { state, block: number, part, terminated: false, bundle: None, repeats: 0, splits: 0 };
-        let empty = Vec::new();
-        let before = context.before.blocks.get(number).unwrap_or(&empty);
-        let after = context.after.blocks.get(number).unwrap_or(&empty);
-        let wrong = |message: &str| Refused::new("certificate", message, format!("block {number}"));
-        let (mut i, mut j) = (0, 0);
-        for (count, take) in &part.steps {
+impl<'a> Walk<'a> {
+    fn steps(mut self) -> Done<usize> {
+        let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
+        let place = format!("block {}", self.block);
+        for (count, take) in self.part.steps.iter() {
             for _ in 0..*count {
-                walk.state.now = walk.state.now.saturating_add(1);
-                match (take, before.get(i), after.get(j)) {
-                    (Take::Pair, Some(p), Some(q)) => self.pair(&mut walk, i, *p, *q)?,
-                    (Take::Before, Some(p), _) => self.before_alone(&mut walk, i, *p)?,
-                    (Take::After, _, Some(q)) => self.after_alone(&mut walk, j, *q)?,
-                    _ => return Err(wrong("steps behind the last instruction")),
+                self.state.now += 1;
+                let (i, j) = self.at;
+                match (take, before.instructions.get(i), after.instructions.get(j)) {
+                    (Take::Pair, Some(p), Some(q)) => self.pair(p, q)?,
+                    (Take::Before, Some(p), _) => self.before_alone(p)?,
+                    (Take::After, _, Some(q)) => self.after_alone(q)?,
+                    _ => return Err(Refused::new("certificate", "steps behind the last instruction", place.as_str())),
                 }
-                i += usize::from(*take != Take::After);
-                j += usize::from(*take != Take::Before);
+                self.at = (i + usize::from(*take != Take::After), j + usize::from(*take != Take::Before));
             }
         }
-        if i != before.len() || j != after.len() {
-            return Err(wrong("instructions without a step"));
-        }
-        if walk.repeats != part.repeats.len() || walk.splits != part.splits.len() {
-            return Err(wrong("a `repeat` or `split` at an instruction that is none"));
-        }
-        self.edges(&mut walk, before)
+        let all = self.at == (before.instructions.len(), after.instructions.len());
+        ensure!(all, "certificate", place.as_str(), "instructions without a step");
+        let marked = (self.repeats, self.splits) == (self.part.repeats.len(), self.part.splits.len());
+        ensure!(marked, "certificate", place.as_str(), "a `repeat` or `split` at an instruction that is none");
+        self.edges(before)?;
+        Ok(self.compared)
     }
 
     /// Spec 12.1, 12.2.
-    fn edges(&self, walk: &mut Walk<'_>, codes: &[Code<'_>]) -> Result<(), Refused> {
-        let Some(block) = self.context.after.function.blocks.get(walk.block) else { return Ok(()) };
-        let tested = tested(codes, block, walk.block);
-        walk.state.end_copies();
+    fn edges(&mut self, block: &Block) -> Done {
+        let tested = tested(block, self.block);
+        self.state.bury();
+        self.state.end_copies();
         for successor in block.successors.iter().copied() {
-            let Some(claimed) = self.claimed.get(successor).and_then(Option::as_ref) else {
-                let message = format!("block {successor} has no claims");
-                return Err(Refused::new("relation", message, format!("block {}", walk.block)));
-            };
-            // What the branch says on this edge: the word behind `test=`, or its opposite.
-            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor));
-            let exec_is_zero = (test, taken) == ("exec0", true) || (test, taken) == ("exec1", false);
-            let mut state = walk.state.clone();
-            if test.starts_with("exec") && !exec_is_zero {
-                state.set_some_active();
+            let claimed = self.parts[successor].entry.as_ref();
+            let unclaimed = || Refused::new("relation", format!("block {successor} has no claims"), block.line);
+            // What the branch says on this edge: whether what it tests is zero.
+            let (test, zero) =
+                tested.map_or(("", false), |(test, target)| (test, test.ends_with('0') == (target == successor)));
+            let mut state = self.state.clone();
+            match test.trim_end_matches(['0', '1']) {
+                "exec" if zero => state.facts.mark_nonempty(&self.state.facts.emptied_by),
+                "exec" => state.facts.set_some_active(),
+                "scc" if !zero => state.facts.mark_nonempty(self.state.facts.scc.as_slice()),
+                _ => {}
             }
-            for mask in if exec_is_zero { walk.state.emptied_by.as_slice() } else { &[] } {
-                state.mark_nonempty(*mask);
-            }
-            if (test, taken) == ("scc1", true) || (test, taken) == ("scc0", false) {
-                if let Some(mask) = state.scc {
-                    state.mark_nonempty(mask);
-                }
-            }
-            claimed.follows(&state, exec_is_zero, walk.block)?;
+            claimed.ok_or_else(unclaimed)?.follows(&state, test.starts_with("exec") && zero, self.block)?;
         }
         Ok(())
     }
 
     // Whom an instruction concerns (spec 5.4).
 
+    fn active(&self) -> Vec<usize> {
+        self.state.select(|class| class.active)
+    }
+
     /// The classes for which it runs, and those in which it reads.
-    fn concerned(&self, state: &State, code: Code<'_>) -> (Vec<usize>, Vec<usize>) {
-        let reach = code.opcode.value("reach");
-        let wide = state.select(|class| class.active || class.kind == ThreadKind::Active);
-        let active = state.select(|class| class.active);
-        match reach {
-            _ if self.names_active_thread(state, code) => (active.clone(), active),
-            "writes" => (wide.clone(), wide),
-            "reads" => (active, wide),
-            _ => (active.clone(), active),
+    fn concerned(&self, i: &Instruction) -> (Vec<usize>, Vec<usize>) {
+        let wide = || self.state.select(|class| class.active || class.kind == 'T');
+        match i.value("reach") {
+            "writes" if !self.names_active_thread(i) => (wide(), wide()),
+            "reads" if !self.names_active_thread(i) => (self.active(), wide()),
+            _ => (self.active(), self.active()),
         }
     }
 
     /// The thread that it reads or writes is an active one (spec 10.8).
-    fn names_active_thread(&self, state: &State, code: Code<'_>) -> bool {
-        let number =
-            code.opcode.numbers("lane-operand").first().and_then(|n| n.checked_add(code.instruction.definitions));
-        let operand = number.and_then(|number| code.instruction.operands.get(number)).filter(|o| o.reads());
-        let lanes = operand.and_then(|operand| self.context.before.lanes(code, operand).ok());
-        lanes.is_some_and(|lanes| !lanes.is_empty() && state.is_number(&lanes))
+    fn names_active_thread(&self, i: &Instruction) -> bool {
+        let number = i.opcode.numbers("lane-operand").first().map(|number| number + i.definitions);
+        let operand = number.and_then(|number| i.operands.get(number)).filter(|o| o.reads() && !o.lanes.is_empty());
+        operand.is_some_and(|operand| self.state.facts.is_number(&operand.lanes))
     }
 
-    fn reach_allowed(&self, state: &State, code: Code<'_>) -> Result<(), Refused> {
-        let all_active = || state.classes.iter().all(|class| class.active || class.kind != ThreadKind::Active);
-        let mut unclear = false;
-        match code.opcode.value("reach") {
-            "" | "active" | "reads" | "writes" => {}
-            "first" => {
-                let reads = code.instruction.explicit().any(Operand::reads);
-                if reads && !state.some_active() {
-                    return Err(code.refused("inactive-lanes", "no thread may be active"));
-                }
-            }
-            _ => unclear = true,
-        }
-        if code.has("asm") {
-            let texts = code.instruction.operands.iter().filter(|o| !o.is_register());
-            unclear |= texts.into_iter().any(|o| tables().hints_at_threads(&o.text));
-        }
-        if unclear && !all_active() {
-            return Err(code.refused("inactive-lanes", "it may reach threads that wait"));
-        }
-        Ok(())
+    /// Classes `O` that wait, for an instruction that writes all threads (spec 5.4).
+    fn waiting_others(&self, i: &Instruction) -> Vec<usize> {
+        let writes = i.value("reach") == "writes" && !self.names_active_thread(i);
+        self.state.select(|class| writes && class.kind == 'O' && !class.active)
     }
 
-    /// Opcodes that nobody follows (spec 6).
-    fn followed(&self, code: Code<'_>) -> Result<(), Refused> {
-        let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
-        let odd = odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty());
-        // A write of MODE that reaches the bits which let indices or skips change what follows.
-        let last = code.instruction.explicit().last().filter(|_| code.instruction.opcode.starts_with("S_SETREG"));
-        let field = last.map(|o| o.text.parse::<u32>().unwrap_or(u32::MAX));
-        let reaches = |word: u32| {
-            let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
-            word > 0xffff || (word & 63 == 1 && first <= 28 && first + size > 27)
-        };
-        if odd || field.is_some_and(reaches) {
-            return Err(code.refused("not-followed", "an instruction that is not followed"));
-        }
+    fn reach_allowed(&self, i: &Instruction) -> Done {
+        let reach = i.value("reach");
+        let no_one = reach == "first" && i.explicit().any(Operand::reads) && !self.state.facts.some_active();
+        ensure!(!no_one, "inactive-lanes", i, "no thread may be active");
+        let hints = i.has("asm") && i.operands.iter().any(|o| !o.is_register() && tables().hints_at_threads(&o.text));
+        let unclear = hints || !matches!(reach, "" | "active" | "reads" | "writes" | "first");
+        let all_active = self.state.threads().all(|class| class.active || class.kind != 'T');
+        ensure!(!unclear || all_active, "inactive-lanes", i, "it may reach threads that wait");
         Ok(())
     }
 
     /// Spec 9.1: a callee leaves alone what threads keep that were not active when it was called.
-    fn waiting_callers(&self, state: &State, q: Code<'_>) -> Result<(), Refused> {
-        let function = self.context.after.function;
-        let other = state.classes.iter().any(|class| class.active && class.kind == ThreadKind::Other);
-        let whole_wave = q.has("wwm-copy") || q.opcode.value("spill").starts_with("WWM_");
-        let entry = header::is_true(function, "machineFunctionInfo.isEntryFunction");
-        if !(other || whole_wave) || entry || q.has("no-code") || self.has_virtual || self.context.saved_later {
-            return Ok(());
-        }
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
-            let lanes = self.context.after.lanes(q, operand)?;
-            if lanes.iter().any(|lane| lane.vector && !self.context.reserved_after.contains(&lane.a)) {
-                return Err(q.refused("callee-saved", format!("`{}` is not set aside for whole waves", operand.text)));
-            }
-        }
+    fn waiting_callers(&self, q: &Instruction) -> Done {
+        let other = self.state.threads().any(|class| class.active && class.kind == 'O');
+        let entry = info(self.context.after, "isEntryFunction") == "true";
+        let asked = (other || q.is_whole_wave()) && !entry && !q.has("no-code") && self.is_last();
+        let set_aside = |lane: &Lane| !lane.vector || self.context.reserved_after.contains(&lane.a);
+        let fits = !asked || q.lanes(Operand::is_def).iter().all(set_aside);
+        ensure!(fits, "callee-saved", q, "a register that is not set aside for whole waves");
         Ok(())
     }
 
-    /// Spec 5.1.
-    fn may_stand_alone(&self, walk: &Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
-        let instruction = code.instruction;
-        let bundled = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
-        if bundled || walk.bundle.is_some() || walk.terminated || code.has("bundle") || code.has("terminator") {
-            return Err(code.refused("instruction-sequence", "it stands alone"));
-        }
-        self.followed(code)
+    /// Nothing is left to allocate, and LLVM saves nothing behind the phase.
+    fn is_last(&self) -> bool {
+        !self.context.has_virtual && !self.context.saved_later
     }
 
-    fn defines_exec(&self, text: &crate::context::Text<'_>, code: Code<'_>) -> Result<bool, Refused> {
-        Ok(text.gather(code, Operand::is_def)?.into_iter().any(is_exec))
+    /// Spec 5.1.
+    fn may_stand_alone(&self, i: &Instruction) -> Done {
+        let within = i.bundle != [false; 3] || self.bundle.is_some() || self.terminated;
+        let alone = !within && !i.has("bundle") && !i.has("terminator");
+        ensure!(alone, "instruction-sequence", i, "it stands alone");
+        followed(i)
     }
 
     // P alone.
 
-    fn before_alone(&mut self, walk: &mut Walk<'_>, i: usize, p: Code<'_>) -> Result<(), Refused> {
-        self.may_stand_alone(walk, p)?;
-        let text = &self.context.before;
-        if let Some(moved) = moves::read(self.context, text, p)? {
-            moved.apply(&mut walk.state, Side::Name);
-            self.move_frame(&mut walk.state, p, &moved.written());
-            return self.no_split(walk, i, p);
-        }
-        if self.defines_exec(text, p)? {
-            return Err(p.refused("exec", "it stands alone and writes EXEC"));
-        }
-        if p.has("no-code") {
-            self.without_code(walk, p, Side::Name)?;
-            return self.no_split(walk, i, p);
-        }
-        if !forms::is_pure(self.context, p)? && !forms::is_plain_load(p) {
-            return Err(p.refused("instruction-sequence", "it stands alone"));
-        }
-        let effect = Effect::of(self.context, &mut walk.state, p, &self.exec_lanes)?;
-        let (run, _) = self.concerned(&walk.state, p);
-        self.remember(walk, i, p, &run)?;
-        let waiting = self.waiting_others(&walk.state, p);
-        self.blank(walk, p, Side::Name, &run)?;
-        let mut written = Vec::new();
-        for name in text.gather(p, Operand::is_def)? {
-            walk.state.define(name, &run);
-            walk.state.forget(name, &waiting);
-            written.push(name);
-        }
-        self.remember_result(walk, i, p, &run)?;
-        self.move_frame(&mut walk.state, p, &written);
-        self.follow_masks(walk, i, p, effect)
-    }
-
-    fn no_split(&self, walk: &Walk<'_>, i: usize, p: Code<'_>) -> Result<(), Refused> {
-        if u32::try_from(i).is_ok_and(|i| walk.part.splits.contains(&i)) {
-            return Err(p.refused("certificate", "a `split` where nothing is split"));
-        }
-        Ok(())
-    }
-
-    fn follow_masks(&self, walk: &mut Walk<'_>, i: usize, p: Code<'_>, effect: Effect) -> Result<(), Refused> {
-        let split = u32::try_from(i).is_ok_and(|i| walk.part.splits.contains(&i));
-        walk.splits += usize::from(split);
-        effect.apply(&mut walk.state, p, &self.exec_lanes, split)
-    }
-
-    /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value.
-    fn without_code(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side) -> Result<(), Refused> {
-        let text = self.context.text(side);
-        let run = walk.state.select(|class| class.active);
-        let read = text.gather(code, Operand::reads)?;
-        let mut written = Vec::new();
-        for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-            let own = text.lanes(code, operand)?;
-            let beside = if operand.is_undef() && !operand.sub.is_empty() { text.whole(operand) } else { Vec::new() };
-            for lane in own.into_iter().chain(beside) {
-                if read.contains(&lane) {
-                    continue;
-                }
-                written.push(lane);
-                // What a KILL defines beside what it reads is not said to be undefined.
-                if side == Side::Name && !code.has("undefines") {
-                    walk.state.define(lane, &run);
-                    continue;
-                }
-                walk.state.lose(lane, side, &run);
-                for cell in self.context.cells_in(lane).filter(|_| side == Side::Name) {
-                    walk.state.undefine(cell, &run);
-                    walk.state.note_cell(cell, side);
-                }
+    fn before_alone(&mut self, p: &Instruction) -> Done {
+        self.may_stand_alone(p)?;
+        let moved = moves::read(self.context, self.context.before, p)?;
+        let mut defined = p.lanes(Operand::is_def);
+        let effect = if let Some(moved) = &moved {
+            moved.apply(&mut self.state, Side::Name);
+            defined = moved.written();
+            Effect::default()
+        } else if p.has("no-code") && !defined.iter().any(|lane| lane.is_exec()) {
+            defined = self.without_code(p, Side::Name);
+            Effect::default()
+        } else {
+            ensure!(!defined.iter().any(|lane| lane.is_exec()), "exec", p, "it stands alone and writes EXEC");
+            let dropped = forms::is_pure(p) || forms::is_plain_load(p);
+            ensure!(dropped, "instruction-sequence", p, "it stands alone");
+            let effect = Effect::of(self.context, &mut self.state, p)?;
+            let ((run, _), waiting) = (self.concerned(p), self.waiting_others(p));
+            self.remember(p, &run);
+            self.blank(p, Side::Name, &run);
+            for name in &defined {
+                self.state.define(*name, &run);
+                self.state.forget(*name, &waiting);
             }
+            self.remember_result(p, &run);
+            effect
+        };
+        self.move_frame(p, &defined);
+        self.revive(Some(p), None);
+        self.follow_masks(p, effect)
+    }
+
+    fn follow_masks(&mut self, p: &Instruction, effect: Effect) -> Done {
+        let split = self.part.splits.contains(&(self.at.0 as u32));
+        self.splits += usize::from(split);
+        effect.apply(&mut self.state, p, &self.context.exec, split)
+    }
+
+    /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value. What they write.
+    fn without_code(&mut self, i: &Instruction, side: Side) -> Vec<Lane> {
+        let (run, read) = (self.active(), i.lanes(Operand::reads));
+        let beside = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
+        let lanes = i.lanes(Operand::is_def).into_iter().chain(beside.copied());
+        let written: Vec<Lane> = lanes.filter(|lane| !read.contains(lane)).collect();
+        for lane in &written {
+            // What a KILL defines beside what it reads is not said to be undefined.
+            if side == Side::Name && !i.has("undefines") {
+                self.state.define(*lane, &run);
+                continue;
+            }
+            self.state.lose(*lane, side, &run);
+            let cells = if side == Side::Name { self.state.cells_in(*lane) } else { Vec::new() };
+            cells.into_iter().for_each(|cell| self.state.undefine(cell, &run));
         }
-        self.move_frame(&mut walk.state, code, &written);
-        Ok(())
+        written
     }
 
     // Q alone.
 
-    fn after_alone(&mut self, walk: &mut Walk<'_>, j: usize, q: Code<'_>) -> Result<(), Refused> {
-        self.may_stand_alone(walk, q)?;
-        let text = &self.context.after;
-        if let Some(of) = u32::try_from(j).ok().and_then(|j| walk.part.repeats.get(&j)).copied() {
-            walk.repeats += 1;
-            self.waiting_callers(&walk.state, q)?;
-            return self.repeat(walk, of, q);
-        }
-        let flags = &q.instruction.flags;
-        let split_copy = q.has("copy") && flags.iter().all(|flag| flag == "lr-split");
-        if !(flags.is_empty() || split_copy || q.instruction.opcode == "KILL") {
-            return Err(q.refused("instruction-sequence", "flags of an instruction that stands alone"));
-        }
-        if !q.instruction.tail.iter().all(|t| is_location(t)) {
-            return Err(q.refused("instruction-sequence", "attributes of an instruction that stands alone"));
-        }
-        let moved = moves::read(self.context, text, q)?;
-        if moved.is_none() && (!q.has("no-code") || self.defines_exec(text, q)?) {
-            return Err(q.refused("instruction-sequence", "it stands alone"));
-        }
-        if q.instruction.operands.iter().any(|o| forms::last_of_special(self.context, q, o)) {
-            return Err(q.refused("dead-flag", "a special register is dead"));
-        }
-        self.waiting_callers(&walk.state, q)?;
-        self.may_define(q, false)?;
-        if let Some(moved) = moved {
-            moved.apply(&mut walk.state, Side::Place);
-            self.move_frame(&mut walk.state, q, &moved.written());
+    fn after_alone(&mut self, q: &Instruction) -> Done {
+        self.may_stand_alone(q)?;
+        self.state.bury();
+        self.waiting_callers(q)?;
+        if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
+            self.repeats += 1;
+            self.repeat(of, q)?;
         } else {
-            self.without_code(walk, q, Side::Place)?;
+            let split_copy = q.has("copy") && q.flags.iter().all(|flag| flag == "lr-split");
+            let plain = (q.flags.is_empty() || split_copy || q.name == "KILL") && q.tail.is_empty();
+            ensure!(plain, "instruction-sequence", q, "flags or attributes of an instruction that stands alone");
+            let moved = moves::read(self.context, self.context.after, q)?;
+            let alone =
+                moved.is_some() || q.has("no-code") && !q.lanes(Operand::is_def).iter().any(|lane| lane.is_exec());
+            ensure!(alone, "instruction-sequence", q, "it stands alone");
+            ensure!(!q.operands.iter().any(forms::last_of_special), "dead-flag", q, "a special register is dead");
+            self.may_define(q, false)?;
+            let written = if let Some(moved) = moved {
+                moved.apply(&mut self.state, Side::Place);
+                moved.written()
+            } else {
+                self.without_code(q, Side::Place)
+            };
+            self.move_frame(q, &written);
         }
-        self.heed_flags(walk, q)
+        self.revive(None, Some(q));
+        self.heed_flags(q);
+        Ok(())
     }
 
     /// Spec 13.6.
-    fn may_define(&self, q: Code<'_>, repeat: bool) -> Result<(), Refused> {
-        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
-            for lane in self.context.after.lanes(q, operand)? {
-                let moved = !operand.flags.has(Flags::RENAMABLE) && self.moved_units.contains(&lane.a);
-                // A reload gives back what it writes, not what it says to define besides.
-                let restored =
-                    is_reload(q) && !operand.is_implicit() && self.context.limits.saved.contains(&lane.a);
-                let allowed =
-                    if repeat { is_scc(lane) && operand.is_implicit() } else { moved || restored || is_exec(lane) };
-                if !self.context.allocatable(lane) && !allowed {
-                    return Err(q.refused("reserved-register", format!("`{}` must not be written", operand.text)));
-                }
-            }
+    fn may_define(&self, q: &Instruction, repeat: bool) -> Done {
+        for operand in q.defined() {
+            let moved = |lane: &Lane| !operand.is(RENAMABLE) && self.context.moved_units.contains(&lane.a);
+            // A reload gives back what it writes, not what it says to define besides.
+            let reload = is_reload(q) && !operand.is(IMPLICIT);
+            let restored = |lane: &Lane| reload && self.context.limits.saved.contains(&lane.a);
+            let allowed = |lane: &Lane| match repeat {
+                _ if self.context.allocatable(*lane) => true,
+                true => lane.is_scc() && operand.is(IMPLICIT),
+                false => moved(lane) || restored(lane) || lane.is_exec(),
+            };
+            let fits = operand.lanes.iter().all(allowed);
+            ensure!(fits, "reserved-register", q, "`{}` must not be written", operand.text);
         }
         Ok(())
     }
 
     /// Spec 8.2.
-    fn repeat(&mut self, walk: &mut Walk<'_>, (block, instruction): (u32, u32), q: Code<'_>) -> Result<(), Refused> {
-        let context = self.context;
-        let refused = |message: &str| q.refused("repeat", message);
-        let p =
-            context.remembered(block, instruction).ok_or_else(|| refused("there is no such instruction to repeat"))?;
-        if !forms::is_pure(context, p)? || !matches!(p.opcode.value("reach"), "" | "active") {
-            return Err(refused("an instruction that must not be repeated"));
-        }
-        forms::compare(context, p, q, Mode::Repeat)?;
-        let (before, undef_before) = context.before.read_lanes(p, usize::MAX)?;
-        let (after, undef_after) = context.after.read_lanes(q, p.instruction.operands.len())?;
-        let both = p.instruction.operands.iter().zip(&q.instruction.operands);
-        let vague = both.into_iter().any(|(x, y)| y.is_use() && y.is_undef() && !x.is_undef());
-        if undef_before || undef_after || vague || before.len() != after.len() {
-            return Err(refused("an operand is `undef`"));
-        }
-        let active = walk.state.select(|class| class.active);
-        for (k, (name, place)) in (0_u16..).zip(before.iter().zip(&after)) {
-            if is_exec(*name) {
-                continue;
-            }
+    fn repeat(&mut self, (block, instruction): (u32, u32), q: &Instruction) -> Done {
+        let p = self.context.remembered(block, instruction);
+        let p = p.ok_or_else(|| Refused::new("repeat", "there is no such instruction to repeat", q))?;
+        let may = forms::is_pure(p) && matches!(p.value("reach"), "" | "active");
+        ensure!(may, "repeat", q, "an instruction that must not be repeated");
+        forms::compare(self.context, p, q, Mode::Repeat)?;
+        let own = Instruction { operands: q.operands[..p.operands.len()].to_vec(), ..q.clone() };
+        let ((before, undef_before), (after, undef_after)) = (read_lanes(p), read_lanes(&own));
+        let vague = p.operands.iter().zip(&q.operands).any(|(x, y)| y.is_use() && y.is(UNDEF) && !x.is(UNDEF));
+        let defined = !undef_before && !undef_after && !vague && before.len() == after.len();
+        ensure!(defined, "repeat", q, "an operand is `undef`");
+        let (active, state) = (self.active(), &self.state);
+        for (k, (name, place)) in (0..).zip(before.iter().zip(&after)).filter(|(_, (name, _))| !name.is_exec()) {
             let read = Lane::new(Of::Read, block, instruction, k).with_vector(name.vector);
-            let state = &walk.state;
-            let is_held = if name.vector {
-                active.iter().filter_map(|n| state.classes.get(*n)).all(|class| match class.kind {
-                    ThreadKind::Path => state.reads(Some(class), read, *place),
-                    _ => class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read),
-                })
-            } else {
-                state.scalar.holds(*place).contains(&read) && !state.scalar.is_doubtful(read)
-            };
-            if !is_held {
-                return Err(refused(&format!("{place} does not hold {read}")));
-            }
+            let mut readers = if name.vector { &active[..] } else { &[WAVE] }.iter().map(|n| &state.classes[*n]);
+            let is_held = readers.all(|class| match class.kind {
+                'P' => state.reads(class, read, *place),
+                _ => class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read),
+            });
+            ensure!(is_held, "repeat", q, "{place} does not hold {read}");
         }
-        let exec = remembered_exec(&before, block, instruction, context.wave_lanes);
-        let mask = Mask::Known(walk.state.masks_of(&exec));
-        let same = |class: &Class| class.kind == ThreadKind::Path || State::is_in(class, &mask) == Some(class.active);
-        if !exec.is_empty() && !walk.state.classes.iter().all(same) {
-            return Err(refused("other threads are active"));
-        }
-        forms::early_clobbers(context, p, q, &[], |_| false)?;
+        let exec = self.remembered_exec(&before, block, instruction);
+        let mask = state.facts.masks_of(&exec);
+        let same = state.threads().all(|class| class.kind == 'P' || mask.is_in(class) == Some(class.active));
+        ensure!(exec.is_empty() || same, "repeat", q, "other threads are active");
+        forms::early_clobbers(p, q, &[], |_| false)?;
         self.may_define(q, true)?;
-        let mut result = Vec::new();
-        for (number, operand) in q.instruction.operands.iter().enumerate().filter(|(_, o)| o.is_def()) {
-            for (k, lane) in (0_u16..).zip(context.after.lanes(q, operand)?) {
-                if number == 0 {
-                    walk.state.spoil_cells(lane, Side::Place);
-                    let kept = Lane::new(Of::Result, block, instruction, k).with_vector(lane.vector);
-                    result.push((lane, kept));
-                } else {
-                    walk.state.lose(lane, Side::Place, &active);
-                }
-            }
-        }
-        self.blank(walk, q, Side::Place, &active)?;
-        walk.state.copy_places(&result, &active);
-        for (lane, _) in &result {
-            walk.state.note_written(*lane, false);
-        }
-        self.heed_flags(walk, q)
+        q.lanes(Operand::is_def).into_iter().for_each(|lane| self.state.spoil_cells(lane, Side::Place));
+        let first = q.operands.first().map_or(&[][..], |o| &o.lanes);
+        let of =
+            |(k, lane): (u16, &Lane)| (*lane, Lane::new(Of::Result, block, instruction, k).with_vector(lane.vector));
+        let result: Vec<(Lane, Lane)> = (0..).zip(first).map(of).collect();
+        let others = q.defined().skip(1).flat_map(|o| &o.lanes);
+        others.for_each(|lane| self.state.lose(*lane, Side::Place, &active));
+        self.blank(q, Side::Place, &active);
+        self.state.copy_places(&result, &active);
+        result.iter().for_each(|(lane, _)| self.state.note_written(*lane, false));
+        Ok(())
     }
 
     // Pairs.
 
-    fn pair(&mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>) -> Result<(), Refused> {
+    fn pair(&mut self, p: &'a Instruction, q: &'a Instruction) -> Done {
         let context = self.context;
-        self.followed(p)?;
-        self.waiting_callers(&walk.state, q)?;
+        followed(p)?;
+        self.waiting_callers(q)?;
         let moving =
-            moves::read(context, &context.before, p)?.is_some() || moves::read(context, &context.after, q)?.is_some();
-        if moving || p.has("no-code") || q.has("no-code") {
-            return Err(q.refused("instruction-sequence", "a move that pairs"));
-        }
+            moves::read(context, context.before, p)?.is_some() || moves::read(context, context.after, q)?.is_some();
+        let paired = !moving && !p.has("no-code") && !q.has("no-code");
+        ensure!(paired, "instruction-sequence", q, "a move that pairs");
         self.compared += forms::compare(context, p, q, Mode::Pair)?;
-        walk.terminated |= p.has("terminator");
+        if p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame)) {
+            self.state.bury();
+        }
+        self.terminated |= p.has("terminator");
         if p.has("bundle") {
             // Passes behind read nothing but this line of a bundle, so it must say what the members do.
-            let readers = walk.state.select(|class| class.active);
-            self.read(walk, p, q, &Reading { readers, ..Reading::default() })?;
-            walk.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
-            return self.no_split(walk, i, p);
+            self.read(p, q, &Reading { readers: self.active(), ..Reading::default() })?;
+            self.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
+            return self.follow_masks(p, Effect::default());
         }
-        if p.opcode.value("reach") != q.opcode.value("reach") {
-            return Err(q.refused("instruction-sequence", "another reach"));
-        }
-        self.reach_allowed(&walk.state, p)?;
-        let (run, readers) = self.concerned(&walk.state, p);
-        let [skip, upper] = forms::unread(context, p)?;
-        let mut reading = Reading { readers, skip, blend: self.blend(walk, p)? };
+        ensure!(p.value("reach") == q.value("reach"), "instruction-sequence", q, "another reach");
+        self.reach_allowed(p)?;
+        let (run, readers) = self.concerned(p);
+        let [skip, upper] = forms::unread(p);
+        let mut reading = Reading { readers, skip, ..Reading::default() };
+        self.blend(p, &mut reading);
         let mut lost = false;
-        if let Err(error) = self.agrees(walk, p, q, &reading) {
+        if let Err(error) = self.agrees(p, q, &reading) {
             lost = !upper.is_empty();
             reading.skip.extend(upper);
-            if !lost || self.agrees(walk, p, q, &reading).is_err() {
+            if !lost || self.agrees(p, q, &reading).is_err() {
                 return Err(error);
             }
         }
-        let effect = Effect::of(context, &mut walk.state, p, &self.exec_lanes)?;
-        self.remember(walk, i, p, &run)?;
+        let effect = Effect::of(context, &mut self.state, p)?;
+        self.remember(p, &run);
         if p.has("call") {
-            self.call(walk, q)?;
+            self.call(q)?;
         }
-        self.write(walk, p, q, &run, lost)?;
-        self.remember_result(walk, i, p, &run)?;
-        self.follow_masks_behind(walk, i, p, q, effect)
+        self.write(p, q, &run, lost);
+        self.remember_result(p, &run);
+        if p.has("returns") && self.is_last() {
+            self.restored(q)?;
+        }
+        self.revive(Some(p), Some(q));
+        self.heed_flags(q);
+        self.member(q)?;
+        self.follow_masks(p, effect)
     }
 
-    fn follow_masks_behind(
-        &mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>, effect: Effect,
-    ) -> Result<(), Refused> {
-        if p.has("returns") && !self.has_virtual && !self.context.saved_later {
-            self.restored(walk, q)?;
-        }
-        self.heed_flags(walk, q)?;
-        self.member(walk, q)?;
-        self.follow_masks(walk, i, p, effect)
-    }
-
-    /// A member of a bundle: behind the last one, the head must have named all that they read and define.
-    fn member(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
-        let text = &self.context.after;
-        let Some(bundle) = walk.bundle.as_mut() else { return Ok(()) };
-        let read = text.gather(q, Operand::reads)?;
-        bundle.read.extend(read.into_iter().filter(|lane| !bundle.defined.contains(lane)));
-        bundle.defined.extend(text.gather(q, Operand::is_def)?);
-        if !q.instruction.closes_bundle {
-            return Ok(());
-        }
-        let defined: Set<Lane> = text.gather(bundle.head, Operand::is_def)?.into_iter().collect();
-        let read: Set<Lane> = text.gather(bundle.head, Operand::is_use)?.into_iter().collect();
-        if defined != bundle.defined || !bundle.read.is_subset(&read) {
-            return Err(bundle.head.refused("bundle", "it does not name what its members read and define"));
-        }
-        let head = bundle.head;
-        walk.bundle = None;
-        self.heed_flags(walk, head)
-    }
-
-    /// Of V_SET_INACTIVE: its mask's number; two operands, and the classes in which each is not read (spec 5.4).
-    fn blend(&self, walk: &mut Walk<'_>, p: Code<'_>) -> Result<Option<Blend>, Refused> {
-        let numbers = p.opcode.numbers("blend");
-        let [inside, outside, mask] = numbers[..] else { return Ok(None) };
-        let right = |number: usize| number.saturating_add(p.instruction.definitions);
-        let operand = p.instruction.operands.get(right(mask));
-        let known = masks::mask_of(self.context, &mut walk.state, p, operand, &self.exec_lanes)?;
-        let without = |is_in: bool| {
-            walk.state.select(|class| class.kind != ThreadKind::Path && State::is_in(class, &known) == Some(is_in))
-        };
-        Ok(Some(Blend {
-            mask: right(mask),
-            unread: [(right(inside), without(false)), (right(outside), without(true))],
-        }))
+    /// Of V_SET_INACTIVE: its mask, and two operands that some classes do not read (spec 5.4).
+    fn blend(&mut self, p: &Instruction, reading: &mut Reading) {
+        let numbers: Vec<usize> = p.opcode.numbers("blend").iter().map(|number| number + p.definitions).collect();
+        let [inside, outside, mask] = numbers[..] else { return };
+        let known = mask_of(self.context, &mut self.state, p.operands.get(mask));
+        let without = |is_in: bool| self.state.select(|class| class.kind != 'P' && known.is_in(class) == Some(is_in));
+        reading.mask = Some(mask);
+        reading.unread = vec![(inside, without(false)), (outside, without(true))];
     }
 
     /// Spec 5.5, 5.6.
-    fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
-        self.read(walk, p, q, reading)?;
-        forms::early_clobbers(self.context, p, q, &reading.skip, |name| walk.state.is_undefined(name, &reading.readers))
+    fn agrees(&self, p: &Instruction, q: &Instruction, reading: &Reading) -> Done {
+        self.read(p, q, reading)?;
+        forms::early_clobbers(p, q, &reading.skip, |name| self.state.is_undefined(name, &reading.readers))
     }
 
     /// Spec 5.5.
-    fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, reading: &Reading) -> Result<(), Refused> {
-        let state = &walk.state;
-        let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
-        let mask = reading.blend.as_ref().map(|blend| blend.mask);
-        for (number, (x, y)) in both.filter(|(n, (x, _))| x.reads() || (x.is_use() && mask == Some(*n))) {
+    fn read(&self, p: &Instruction, q: &Instruction, reading: &Reading) -> Done {
+        let state = &self.state;
+        for (number, (x, y)) in p.operands.iter().zip(&q.operands).enumerate() {
+            if !x.is_use() || x.is(UNDEF) && reading.mask != Some(number) {
+                continue;
+            }
             let readers = &reading.of(number);
-            let (names, places) = (self.context.before.lanes(p, x)?, self.context.after.lanes(q, y)?);
-            let all =
-                names.into_iter().zip(places).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
-            for (_, (name, place)) in all {
-                if y.is_undef() && !x.is_undef() && !state.is_undefined(name, readers) {
-                    return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
-                }
-                let all = if name.vector {
-                    readers
-                        .iter()
-                        .filter_map(|n| state.classes.get(*n))
-                        .all(|class| state.reads(Some(class), name, place))
-                } else {
-                    state.reads(None, name, place)
-                };
-                if !all {
-                    return Err(
-                        q.refused("value", format!("{place} does not hold {name}, `{}` for `{}`,", y.text, x.text))
-                    );
-                }
+            let lanes =
+                x.lanes.iter().zip(&y.lanes).enumerate().filter(|(at, _)| !reading.skip.contains(&(number, *at)));
+            for (_, (name, place)) in lanes {
+                let told = !y.is(UNDEF) || x.is(UNDEF) || state.is_undefined(*name, readers);
+                ensure!(told, "undef-flag", q, "`{}` has a value, as `{}`,", y.text, x.text);
+                let mut classes = if name.vector { &readers[..] } else { &[WAVE] }.iter();
+                let held = classes.all(|number| state.reads(&state.classes[*number], *name, *place));
+                let held = held || name == place && self.revived.contains(place);
+                ensure!(held, "value", q, "{place} does not hold {name}, `{}` for `{}`,", y.text, x.text);
             }
         }
         Ok(())
-    }
-
-    /// Classes `O` that wait, for an instruction that writes all threads (spec 5.4).
-    fn waiting_others(&self, state: &State, code: Code<'_>) -> Vec<usize> {
-        if code.opcode.value("reach") != "writes" || self.names_active_thread(state, code) {
-            return Vec::new();
-        }
-        state.select(|class| class.kind == ThreadKind::Other && !class.active)
     }
 
     /// An `undef` definition of a subregister leaves the rest of its register without a value (spec 5.10).
-    fn blank(&self, walk: &mut Walk<'_>, code: Code<'_>, side: Side, run: &[usize]) -> Result<(), Refused> {
-        let text = self.context.text(side);
-        let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in code.instruction.operands.iter().filter(undef) {
-            let own = text.lanes(code, operand)?;
-            for lane in text.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                walk.state.lose(lane, side, run);
-            }
-        }
-        Ok(())
+    fn blank(&mut self, i: &Instruction, side: Side, run: &[usize]) {
+        let undef = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
+        undef.for_each(|lane| self.state.lose(*lane, side, run));
     }
 
-    /// Spec 5.3, 5.10.
-    /// `lost`: of a wide product only the lower half of the result is known (spec 5.11).
-    fn write(&self, walk: &mut Walk<'_>, p: Code<'_>, q: Code<'_>, run: &[usize], lost: bool) -> Result<(), Refused> {
-        let (before, after) = (&self.context.before, &self.context.after);
-        let state = &mut walk.state;
-        let mut written = Vec::new();
-        let read = after.gather(q, |o| o.is_implicit() && o.reads())?;
-        for added in q.instruction.operands.iter().skip(p.instruction.operands.len()).filter(|o| o.is_def()) {
-            for place in after.lanes(q, added)?.into_iter().filter(|place| !read.contains(place)) {
-                state.lose(place, Side::Place, run);
-                written.push(place);
-            }
-        }
-        self.blank(walk, q, Side::Place, run)?;
-        self.blank(walk, p, Side::Name, run)?;
-        let waiting = self.waiting_others(&walk.state, p);
-        let state = &mut walk.state;
-        let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
-        for (number, (x, y)) in both.filter(|(_, (x, _))| x.is_def()) {
-            let (names, places) = (before.lanes(p, x)?, after.lanes(q, y)?);
+    /// Spec 5.3, 5.10. `lost`: of a wide product only the lower half of the result is known (spec 5.11).
+    fn write(&mut self, p: &Instruction, q: &Instruction, run: &[usize], lost: bool) {
+        let read = q.lanes(|o| o.is(IMPLICIT) && o.reads());
+        let added = q.operands.iter().skip(p.operands.len()).filter(|o| o.is_def()).flat_map(|o| &o.lanes);
+        let mut written: Vec<Lane> = added.filter(|place| !read.contains(place)).copied().collect();
+        written.iter().for_each(|place| self.state.lose(*place, Side::Place, run));
+        self.blank(q, Side::Place, run);
+        self.blank(p, Side::Name, run);
+        let waiting = self.waiting_others(p);
+        for (number, (x, y)) in p.operands.iter().zip(&q.operands).enumerate().filter(|(_, (x, _))| x.is_def()) {
             let known = match number {
-                _ if !lost => names.len(),
-                0 => names.len() / 2,
+                _ if !lost => x.lanes.len(),
+                0 => x.lanes.len() / 2,
                 _ => 0,
             };
-            for name in &names {
-                state.define(*name, run);
-                state.forget(*name, &waiting);
+            for name in &x.lanes {
+                self.state.define(*name, run);
+                self.state.forget(*name, &waiting);
             }
-            for (at, (name, place)) in names.into_iter().zip(places).enumerate() {
-                state.lose(place, Side::Place, run);
+            for (at, (name, place)) in x.lanes.iter().zip(&y.lanes).enumerate() {
+                self.state.lose(*place, Side::Place, run);
                 if place.vector {
-                    state.spoil(place, &waiting);
+                    self.state.spoil(*place, &waiting);
                 }
                 if at < known {
-                    state.hold(place, name, run);
+                    self.state.hold(*place, *name, run);
                 }
-                written.push(place);
+                written.push(*place);
             }
         }
-        self.move_frame(state, q, &written);
-        Ok(())
+        self.move_frame(q, &written);
     }
 
     /// A write of the stack pointer and the like moves all vector slots (spec 6).
-    fn move_frame(&self, state: &mut State, code: Code<'_>, written: &[Lane]) {
-        let moves = written.iter().any(|lane| lane.of == Of::Unit && self.frame_units.contains(&lane.a));
-        if !moves || code.has("frame-adjust") || code.has("call") {
-            return;
-        }
-        let everyone = state.select(|_| true);
-        // Slots of scalars become lanes of registers.
-        let in_memory = |lane: &Lane| lane.of == Of::Slot && (lane.vector || lane.cell != 0);
-        let (mut places, mut names): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
-        for part in std::iter::once(&state.scalar).chain(state.classes.iter().map(|class| &class.part)) {
-            places.extend(part.all_places().filter(in_memory));
-            names.extend(part.all_names().filter(in_memory));
-        }
-        for place in places {
-            state.spoil(place, &everyone);
-        }
-        for name in names {
-            state.forget(name, &everyone);
+    fn move_frame(&mut self, i: &Instruction, written: &[Lane]) {
+        let moves = written.iter().any(|lane| lane.of == Of::Unit && self.context.frame_units.contains(&lane.a));
+        if moves && !i.has("frame-adjust") && !i.has("call") {
+            let everyone = self.state.select(|_| true);
+            let [places, names] = self.state.in_memory();
+            places.into_iter().for_each(|place| self.state.spoil(place, &everyone));
+            names.into_iter().for_each(|name| self.state.forget(name, &everyone));
         }
     }
 
     /// Spec 9.
-    fn call(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
-        let preserved = preserved(q)?;
-        let limits = self.context.limits;
-        let run = walk.state.select(|class| class.active);
-        let mut units: Vec<u32> = self.context.before.units().chain(self.context.after.units()).collect();
-        units.extend(limits.saved.iter().copied());
-        units.sort_unstable();
-        units.dedup();
-        for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !limits.kept.contains(unit)) {
-            let lane = Lane::unit(unit);
-            for side in [Side::Name, Side::Place] {
-                walk.state.lose(lane, side, &run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Spec 11.
-    fn heed_flags(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
-        let text = &self.context.after;
-        let active = walk.state.select(|class| class.active);
-        let flagged = |o: &Operand| o.flags.has(Flags::KILLED) || o.flags.has(Flags::DEAD);
-        if !q.instruction.operands.iter().any(flagged) {
-            return Ok(());
-        }
-        let defined = text.gather(q, |o| o.is_def() && !o.flags.has(Flags::DEAD))?;
-        for operand in q.instruction.operands.iter().filter(|o| flagged(o)) {
-            let dead = operand.is_def();
-            for lane in text.lanes(q, operand)? {
-                if !forms::is_special(lane) && (dead || !defined.contains(&lane)) {
-                    walk.state.spoil_cells(lane, Side::Place);
-                    walk.state.spoil(lane, &active);
-                }
-            }
+    fn call(&mut self, q: &Instruction) -> Done {
+        let (context, preserved, run) = (self.context, preserved(q)?, self.active());
+        let live =
+            [context.before, context.after].into_iter().flat_map(|text| &text.blocks).flat_map(|block| &block.liveins);
+        let units =
+            context.touched.iter().chain(live.flat_map(|(register, _)| &register.units)).chain(&context.limits.saved);
+        let units: BTreeSet<u32> = units.copied().collect();
+        for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !context.limits.kept.contains(unit)) {
+            self.state.lose(Lane::unit(unit), Side::Name, &run);
+            self.state.lose(Lane::unit(unit), Side::Place, &run);
         }
         Ok(())
     }
 
     /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14), but not for reloads.
-    fn restored(&self, walk: &Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
-        let limits = self.context.limits;
-        let kept = |unit: &u32| limits.kept.contains(unit) && !self.reloaded.contains(unit);
-        for unit in limits.saved.iter().filter(|unit| !is_vector_unit(**unit) && !kept(unit)) {
-            let (place, name) = (Lane::unit(*unit), Lane::entry(*unit));
-            if !walk.state.scalar.holds(place).contains(&name) {
-                return Err(q.refused("callee-saved", format!("{place} is not restored")));
-            }
+    fn restored(&self, q: &Instruction) -> Done {
+        let (context, limits) = (self.context, self.context.limits);
+        let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
+        for unit in limits.saved.iter().filter(|unit| !(context.coarse && **unit % 2 == 1) && !kept(unit)) {
+            let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
+            ensure!(held, "callee-saved", q, "${unit} is not restored");
+        }
+        Ok(())
+    }
+
+    /// A member of a bundle: behind the last one, the head must have named all that they read and define.
+    fn member(&mut self, q: &Instruction) -> Done {
+        let Some(bundle) = self.bundle.as_mut() else { return Ok(()) };
+        let read = q.lanes(Operand::reads);
+        bundle.read.extend(read.into_iter().filter(|lane| !bundle.defined.contains(lane)));
+        bundle.defined.extend(q.lanes(Operand::is_def));
+        if let Some(bundle) = self.bundle.take_if(|_| q.bundle[2]) {
+            let head = bundle.head;
+            let defined: Set<Lane> = head.lanes(Operand::is_def).into_iter().collect();
+            let read: Set<Lane> = head.lanes(Operand::is_use).into_iter().collect();
+            let named = defined == bundle.defined && bundle.read.is_subset(&read);
+            ensure!(named, "bundle", head, "it does not name what its members read and define");
+            self.heed_flags(head);
         }
         Ok(())
     }
 
     // What repeats need (spec 8.3).
 
-    fn is_repeated(&self, block: usize, i: usize) -> Option<(u32, u32)> {
-        let of = u32::try_from(block).ok().zip(u32::try_from(i).ok())?;
-        self.repeated.contains(&of).then_some(of)
+    fn is_repeated(&self) -> Option<(u32, u32)> {
+        Some((self.block as u32, self.at.0 as u32)).filter(|of| self.context.repeated.contains(of))
     }
 
-    fn remember(&self, walk: &mut Walk<'_>, i: usize, p: Code<'_>, run: &[usize]) -> Result<(), Refused> {
-        let Some((block, number)) = self.is_repeated(walk.block, i) else { return Ok(()) };
-        let (lanes, undef) = self.context.before.read_lanes(p, usize::MAX)?;
-        let state = &mut walk.state;
-        let numbered = (0_u16..).zip(&lanes);
-        let pairs: Vec<(Lane, Lane)> =
-            numbered.map(|(k, lane)| (Lane::new(Of::Read, block, number, k).with_vector(lane.vector), *lane)).collect();
-        let doubtful = lanes.iter().any(|lane| !lane.vector && state.scalar.is_doubtful(*lane));
-        let exec = remembered_exec(&lanes, block, number, self.context.wave_lanes);
-        if undef || doubtful {
-            let everyone = state.select(|_| true);
+    /// The names `@B.I.K` that are parts of the mask of threads that were active (spec 8.3).
+    fn remembered_exec(&self, lanes: &[Lane], block: u32, instruction: u32) -> Vec<Lane> {
+        let count = lanes.iter().take_while(|lane| lane.is_exec()).count().min(self.context.exec.len());
+        (0..).take(count).map(|k| Lane::new(Of::Read, block, instruction, k)).collect()
+    }
+
+    fn remember(&mut self, p: &Instruction, run: &[usize]) {
+        let Some((block, number)) = self.is_repeated() else { return };
+        let (lanes, undef) = read_lanes(p);
+        let exec = self.remembered_exec(&lanes, block, number);
+        let state = &mut self.state;
+        let read = |(k, lane): (u16, &Lane)| (Lane::new(Of::Read, block, number, k).with_vector(lane.vector), *lane);
+        let pairs: Vec<(Lane, Lane)> = (0..).zip(&lanes).map(read).collect();
+        let everyone = state.select(|_| true);
+        if undef || lanes.iter().any(|lane| !lane.vector && state.wave().is_doubtful(*lane)) {
             pairs.iter().for_each(|(read, _)| state.forget(*read, &everyone));
-            return Ok(());
+            return;
         }
         state.copy_names(&pairs, run);
         if !exec.is_empty() {
-            let everyone = state.select(|_| true);
-            for name in lanes.iter().zip(&pairs).filter(|(lane, _)| is_exec(**lane)).map(|(_, (read, _))| *read) {
-                state.forget(name, &everyone);
-            }
+            pairs.iter().filter(|(_, lane)| lane.is_exec()).for_each(|(read, _)| state.forget(*read, &everyone));
             state.note_active(&exec);
         }
-        for at in run {
-            let Some(class) = state.classes.get(*at).filter(|class| class.kind != ThreadKind::Path) else { continue };
-            if lanes.iter().any(|lane| lane.vector && class.part.is_doubtful(*lane)) {
-                pairs.iter().filter(|(read, _)| read.vector).for_each(|(read, _)| state.forget(*read, &[*at]));
+        for at in run.iter().copied() {
+            let class = &state.classes[at];
+            if class.kind != 'P' && lanes.iter().any(|lane| lane.vector && class.part.is_doubtful(*lane)) {
+                pairs.iter().filter(|(read, _)| read.vector).for_each(|(read, _)| state.forget(*read, &[at]));
             }
         }
-        Ok(())
     }
 
-    fn remember_result(&self, walk: &mut Walk<'_>, i: usize, p: Code<'_>, run: &[usize]) -> Result<(), Refused> {
-        let Some((block, number)) = self.is_repeated(walk.block, i) else { return Ok(()) };
-        let Some(first) = p.instruction.operands.first().filter(|o| o.is_def()) else { return Ok(()) };
-        let (lanes, _) = self.context.before.read_lanes(p, usize::MAX)?;
+    fn remember_result(&mut self, p: &Instruction, run: &[usize]) {
+        let Some((block, number)) = self.is_repeated() else { return };
         // A class that waits keeps the result of an earlier turn; the scalars read now are not those read then.
-        let stale = if lanes.iter().any(|lane| !lane.vector && !is_exec(*lane)) {
-            walk.state.select(|_| true)
-        } else {
-            Vec::new()
-        };
-        for (k, name) in (0_u16..).zip(self.context.before.lanes(p, first)?) {
+        let is_new = read_lanes(p).0.iter().any(|lane| !lane.vector && !lane.is_exec());
+        let stale = self.state.select(|_| is_new);
+        for (k, name) in (0..).zip(p.operands.first().filter(|o| o.is_def()).iter().flat_map(|o| &o.lanes)) {
             let kept = Lane::new(Of::Result, block, number, k).with_vector(name.vector);
-            walk.state.spoil(kept, &stale);
-            walk.state.hold(kept, name, run);
+            self.state.spoil(kept, &stale);
+            self.state.hold(kept, *name, run);
         }
-        Ok(())
+    }
+
+    /// Spec 11.
+    fn heed_flags(&mut self, q: &Instruction) {
+        let active = self.active();
+        killed(q).filter(|lane| !lane.is_special()).for_each(|lane| self.state.kill(lane));
+        for lane in q.lanes(|o| o.is_def() && o.is(DEAD)).into_iter().filter(|lane| !lane.is_special()) {
+            self.state.spoil_cells(lane, Side::Place);
+            self.state.spoil(lane, &active);
+        }
+    }
+
+    /// Scalar registers that both texts have killed may be read until one writes them (spec 11.2).
+    fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>) {
+        let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
+        let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
+        let ends = q.is_some_and(|q| q.has("call") || p.is_none() && !q.has("copy"));
+        if ends || is_pair {
+            self.killed = Default::default();
+        }
+        let all = self.killed.iter_mut().chain([&mut self.revived]);
+        all.for_each(|all| all.retain(|lane| !ends && !written.contains(lane)));
+        for (side, i) in sides.iter().enumerate().filter_map(|(side, i)| Some((side, (*i)?))) {
+            let mine = |lane: &Lane| side == 0 || self.state.wave().holds(*lane).contains(lane);
+            let killed = killed(i).filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
+            self.killed[side].extend(killed.filter(|_| !ends && (is_pair || is_moving(i) && !i.has("no-code"))));
+        }
+        self.revived.extend(self.killed[0].intersection(&self.killed[1]).copied());
+        if is_pair {
+            self.killed = Default::default();
+        }
     }
 }
 
-/// The names `@B.I.K` that are parts of the mask of threads that were active (spec 8.3).
-fn remembered_exec(lanes: &[Lane], block: u32, instruction: u32, wave: usize) -> Vec<Lane> {
-    let count = lanes.iter().take_while(|lane| is_exec(**lane)).count().min(wave);
-    (0_u16..).take(count).map(|k| Lane::new(Of::Read, block, instruction, k)).collect()
+/// Opcodes that nobody follows are refused (spec 6).
+fn followed(i: &Instruction) -> Done {
+    let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
+    let odd = odd.iter().any(|word| i.has(word) || !i.value(word).is_empty());
+    // A write of MODE that reaches the bits which let indices or skips change what follows.
+    let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
+    let reaches = last.map(|o| o.text.parse().unwrap_or(u32::MAX)).is_some_and(|word| {
+        let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
+        word > 0xffff || (word & 63 == 1 && first <= 28 && first + size > 27)
+    });
+    ensure!(!odd && !reaches, "not-followed", i, "an instruction that is not followed");
+    Ok(())
+}
+
+/// What an instruction kills and does not define.
+fn killed(i: &Instruction) -> impl Iterator<Item = Lane> {
+    let defined = i.lanes(|o| o.is_def() && !o.is(DEAD));
+    i.lanes(|o| o.is(KILLED)).into_iter().filter(move |lane| !defined.contains(lane))
 }
 
 /// A scalar comes back from a lane or a slot.
-fn is_reload(code: Code<'_>) -> bool {
-    let spill = code.opcode.value("spill");
-    code.has("lane-restore") || (spill.starts_with("S,") && spill.ends_with(",restore"))
+pub fn is_reload(i: &Instruction) -> bool {
+    i.has("lane-restore") || matches!(i.spill(), Some(("S", _, false)))
 }
 
 /// Its opcode is one that may stand alone and move something (spec 7), or has no code.
-fn is_moving(code: Code<'_>) -> bool {
+pub fn is_moving(i: &Instruction) -> bool {
     let words = ["copy", "wwm-copy", "no-code", "lane-save", "lane-restore"];
-    words.iter().any(|word| code.has(word)) || !code.opcode.value("spill").is_empty()
+    words.iter().any(|word| i.has(word)) || i.spill().is_some()
 }
 
 /// The units that all register masks of a call preserve (spec 9).
-fn preserved(q: Code<'_>) -> Result<Set<u32>, Refused> {
+fn preserved(q: &Instruction) -> Done<Set<u32>> {
     let mut all: Option<Set<u32>> = None;
-    for operand in q.instruction.operands.iter().filter(|o| o.kind == Kind::RegMask) {
-        let mask = tables()
-            .mask(&operand.text)
-            .ok_or_else(|| q.refused("call-mask", format!("the register mask `{}`", operand.text)))?;
-        all = Some(match all {
-            None => mask.into_iter().collect(),
-            Some(all) => all.into_iter().filter(|unit| mask.contains(unit)).collect(),
-        });
+    for operand in q.operands.iter().filter(|o| o.kind == Kind::RegMask) {
+        let unknown = || Refused::new("call-mask", format!("the register mask `{}`", operand.text), q);
+        let mask = tables().mask(&operand.text).ok_or_else(unknown)?;
+        let kept = |unit: &u32| all.as_ref().is_none_or(|all| all.contains(unit));
+        all = Some(mask.into_iter().filter(kept).collect());
     }
-    all.ok_or_else(|| q.refused("well-formed", "no register mask"))
+    all.ok_or_else(|| Refused::new("well-formed", "no register mask", q))
 }
 
 /// What the branch at the end of a block tests, and the successor that it leads to (spec 12.2).
-fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static str, usize)> {
+fn tested(block: &Block, number: usize) -> Option<(&'static str, usize)> {
     let [one, two] = block.successors.as_slice() else { return None };
-    let target =
-        |code: &Code<'_>| code.instruction.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
+    let target = |i: &Instruction| i.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
     // No other branch may lead to the same block, whatever the tested one says.
-    let branches = |code: &Code<'_>| code.has("branch") || code.has("indirect-branch") || target(code).is_some();
-    let (last, rest) = codes.split_last()?;
+    let branches = |i: &Instruction| i.has("branch") || i.has("indirect-branch") || target(i).is_some();
+    let (last, rest) = block.instructions.split_last()?;
     let (branch, other, rest) = match rest.split_last() {
-        Some((branch, rest)) if last.instruction.opcode == "S_BRANCH" => (branch, target(last)?, rest),
+        Some((branch, rest)) if last.name == "S_BRANCH" => (branch, target(last)?, rest),
         _ => (last, number + 1, rest),
     };
-    if rest.iter().any(branches) {
-        return None;
-    }
     let taken = target(branch)?;
+    let test = branch.value("test");
     let named = [(taken, other), (other, taken)].contains(&(*one, *two)) && taken != other;
-    let test = branch.opcode.value("test");
-    (named && !test.is_empty()).then_some((test, taken))
+    (named && !test.is_empty() && !rest.iter().any(branches)).then_some((test, taken))
 }

@@ -1,386 +1,240 @@
 //! Both texts as the checker sees them: lanes of operands (spec 3.1), files (3.4), slots (7.3), cells (3.5).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::mem::take;
+use std::rc::Rc;
 
-use crate::lanes::{Lane, Map, Of, Set};
+use crate::check::{is_moving, is_reload};
+use crate::header::{info, object, registers_in, Objects};
+use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
 use crate::limits::Limits;
-use crate::model::{Function, Instruction, Kind, Operand, Refused};
-use crate::tables::{tables, Opcode, Processor, Register, RegisterClass};
-use crate::threads::Side;
+use crate::model::{ensure, Done, Function, Instruction, Kind, Operand, Refused, EARLY_CLOBBER, IMPLICIT};
+use crate::tables::{tables, Processor, Register};
 
-/// An instruction with its row of the tables.
-#[derive(Clone, Copy)]
-pub struct Code<'a> {
-    pub instruction: &'a Instruction,
-    pub opcode: &'static Opcode,
-}
-
-impl Code<'_> {
-    pub fn refused(&self, rule: &'static str, message: impl Into<String>) -> Refused {
-        let text = format!("{} in {}", message.into(), self.instruction.opcode);
-        Refused::new(rule, text, format!("line {}", self.instruction.line))
-    }
-
-    pub fn has(&self, word: &str) -> bool {
-        self.opcode.has(word)
-    }
-
-    /// The first source is not read: every thread gets a new value (spec 8.2).
-    fn old_is_not_read(&self) -> bool {
-        let explicit: Vec<&str> = self.instruction.explicit().map(|o| o.text.as_str()).collect();
-        let masks = matches!(explicit.as_slice(), [.., "15", "15", "1" | "-1"]);
-        self.has("may-leave-old") && masks
-    }
-}
-
-/// What is known of a virtual register.
-#[derive(Clone, Copy)]
-pub struct Virtual {
-    pub class: &'static RegisterClass,
-    pub lanes: u32,
-}
-
-/// One of the two texts.
-pub struct Text<'a> {
-    pub function: &'a Function,
-    /// Numbers of stack objects, and those of the same objects in P (spec 13.3).
-    pub slots: BTreeMap<u32, u32>,
-    /// Blocks without debug instructions.
-    pub blocks: Vec<Vec<Code<'a>>>,
-    /// Units that some instruction names.
-    pub touched: Set<u32>,
-    registers: HashMap<&'a str, Register>,
-    virtuals: Map<u32, Virtual>,
-    coarse: bool,
-    wave32: bool,
-}
-
-impl<'a> Text<'a> {
-    fn new(function: &'a Function, slots: BTreeMap<u32, u32>, wave32: bool) -> Result<Text<'a>, Refused> {
-        let mut text = Text {
-            function,
-            slots,
-            blocks: Vec::new(),
-            touched: Set::default(),
-            registers: HashMap::new(),
-            virtuals: Map::default(),
-            coarse: true,
-            wave32,
-        };
-        for (number, row) in &function.registers {
-            let unknown =
-                || Refused::new("well-formed", format!("unknown class `{}`", row.class), format!("%{number}"));
-            let class = tables().register_class(&row.class).ok_or_else(unknown)?;
-            text.virtuals.insert(*number, Virtual { class, lanes: class.bits.div_ceil(16).max(1) });
-            text.coarse &= class.bits != 16;
-        }
-        for block in &function.blocks {
-            let mut codes = Vec::new();
-            for live in &block.liveins {
-                text.register_named(&live.register, block.line)?;
-            }
-            for instruction in &block.instructions {
-                let line = instruction.line;
-                let unknown = || {
-                    Refused::new(
-                        "well-formed",
-                        format!("unknown opcode {}", instruction.opcode),
-                        format!("line {line}"),
-                    )
-                };
-                let opcode = tables().opcode(&instruction.opcode).ok_or_else(unknown)?;
-                for operand in instruction.operands.iter().filter(|o| o.is_register()) {
-                    text.coarse &= !operand.sub.contains("lo16") && !operand.sub.contains("hi16");
-                    if operand.is_physical() {
-                        text.register_named(&operand.register, line)?;
-                        text.touched
-                            .extend(text.registers.get(operand.register.as_str()).iter().flat_map(|r| &r.units));
-                    }
-                }
-                if !opcode.has("debug") {
-                    codes.push(Code { instruction, opcode });
-                }
-            }
-            text.blocks.push(codes);
-        }
-        Ok(text)
-    }
-
-    fn register_named(&mut self, name: &'a str, line: usize) -> Result<(), Refused> {
-        if !self.registers.contains_key(name) {
-            let unknown = || Refused::new("well-formed", format!("unknown register `{name}`"), format!("line {line}"));
-            let register = tables().register(name).ok_or_else(unknown)?;
-            self.coarse &= !(name.ends_with("_lo16") || name.ends_with("_hi16"));
-            self.registers.insert(name, register);
-        }
-        Ok(())
-    }
-
-    /// A register that some operand or block live-in of this text names.
-    pub fn register(&self, name: &str) -> Option<&Register> {
-        self.registers.get(name)
-    }
-
-    pub fn virtual_register(&self, number: u32) -> Option<Virtual> {
-        self.virtuals.get(&number).copied()
-    }
-
-    pub fn virtuals(&self) -> impl Iterator<Item = (u32, Virtual)> + '_ {
-        self.virtuals.iter().map(|(number, row)| (*number, *row))
-    }
-
-    /// All units of physical registers that this text names.
-    pub fn units(&self) -> impl Iterator<Item = u32> + '_ {
-        self.registers.values().flat_map(|register| register.units.iter().copied())
-    }
-
-    /// Of the lanes of something those that are used (spec 3.1).
-    pub fn used<T: Copy>(&self, lanes: Vec<T>) -> Vec<T> {
-        if self.coarse && lanes.len() > 1 {
-            return lanes.into_iter().step_by(2).collect();
-        }
-        lanes
-    }
-
-    /// The lanes that a register operand stands for (spec 3.1). Other operands have none.
-    pub fn lanes(&self, code: Code<'_>, operand: &Operand) -> Result<Vec<Lane>, Refused> {
-        if !operand.is_register() {
-            return Ok(Vec::new());
-        }
-        let Some(number) = operand.vreg else { return self.physical_lanes(code, operand) };
-        let unknown =
-            || code.refused("well-formed", format!("a register or subregister that is none, `{}`,", operand.text));
-        let row = self.virtual_register(number).ok_or_else(unknown)?;
-        let lanes = if operand.sub.is_empty() {
-            (0..row.lanes).collect()
-        } else {
-            tables().lanes(&operand.sub).filter(|lanes| lanes.iter().all(|l| *l < row.lanes)).ok_or_else(unknown)?
-        };
-        let of = |lane: u32| Lane::new(Of::Virtual, number, lane, 0).with_vector(row.class.is_vector);
-        Ok(self.used(lanes).into_iter().map(of).collect())
-    }
-
-    fn physical_lanes(&self, code: Code<'_>, operand: &Operand) -> Result<Vec<Lane>, Refused> {
-        let unknown = || code.refused("well-formed", format!("a register that is none, `{}`,", operand.text));
-        let register = self.register(&operand.register).filter(|_| operand.sub.is_empty()).ok_or_else(unknown)?;
-        let mut units = register.units.clone();
-        if self.wave32 && operand.is_implicit() && operand.register == "vcc" && !code.has("asm") {
-            units.truncate(2);
-        }
-        Ok(self.used(units).into_iter().map(Lane::unit).collect())
-    }
-
-    /// The lanes of all register operands that are chosen, in order.
-    pub fn gather(&self, code: Code<'_>, chosen: impl Fn(&Operand) -> bool) -> Result<Vec<Lane>, Refused> {
-        let mut all = Vec::new();
-        for operand in code.instruction.operands.iter().filter(|o| o.is_register() && chosen(o)) {
-            all.extend(self.lanes(code, operand)?);
-        }
-        Ok(all)
-    }
-
-    /// All lanes of the virtual register that an operand names.
-    pub fn whole(&self, operand: &Operand) -> Vec<Lane> {
-        let Some((number, row)) = operand.vreg.and_then(|n| Some((n, self.virtual_register(n)?))) else {
-            return Vec::new();
-        };
-        let of = |lane: u32| Lane::new(Of::Virtual, number, lane, 0).with_vector(row.class.is_vector);
-        self.used((0..row.lanes).collect()).into_iter().map(of).collect()
-    }
-
-    /// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one
-    /// of them is `undef`.
-    pub fn read_lanes(&self, code: Code<'_>, operands: usize) -> Result<(Vec<Lane>, bool), Refused> {
-        let (mut exec, mut lanes, mut undef) = (Vec::new(), Vec::new(), false);
-        let not_read = code.old_is_not_read();
-        for (number, operand) in code.instruction.operands.iter().take(operands).enumerate().filter(|(_, o)| o.is_use())
-        {
-            if not_read && number == 1 {
-                continue;
-            }
-            undef |= operand.is_undef();
-            if operand.register != "exec" && operand.register != "exec_lo" {
-                lanes.extend(self.lanes(code, operand)?);
-            } else if code.has("pure-exec") && exec.is_empty() {
-                exec.extend(self.lanes(code, operand)?);
-            }
-        }
-        exec.extend(lanes);
-        Ok((exec, undef))
-    }
-
-    /// The number that a stack object has in P.
-    pub fn slot(&self, number: u32) -> Option<u32> {
-        self.slots.get(&number).copied()
-    }
-
-    /// The lanes of a slot from a byte offset on; `number` is this text's own.
-    pub fn slot_lanes(&self, number: u32, offset: u32, bits: u32, vector: bool) -> Option<Vec<Lane>> {
-        let first = offset / 2;
-        let last = first.checked_add(bits.div_ceil(16))?;
-        let slot = self.slot(number)?;
-        let of = |lane: u32| Lane::new(Of::Slot, slot, lane, 0).with_vector(vector);
-        Some(self.used((first..last).collect()).into_iter().map(of).collect())
-    }
-}
-
-/// Everything that does not change while the blocks are checked.
+/// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
 pub struct Context<'a> {
-    pub before: Text<'a>,
-    pub after: Text<'a>,
-    pub processor: &'static Processor,
+    pub before: &'a Function,
+    pub after: &'a Function,
+    pub processor: &'a Processor,
     pub limits: &'a Limits,
+    /// P's numbers of Q's objects.
+    objects: &'a Objects,
     /// Lanes are 32 bits (spec 3.1).
     pub coarse: bool,
-    /// Lanes of a mask.
-    pub wave_lanes: usize,
-    /// Slots, by P's numbers, of which each thread has its own value (spec 3.4).
+    /// The lanes of EXEC that cover the wave.
+    pub exec: Vec<Lane>,
+    /// Units that operands of either text name, and of these those of Q's.
+    pub touched: BTreeSet<u32>,
+    pub touched_after: Set<u32>,
+    /// Slots of which each thread has its own value (spec 3.4).
     pub vector_slots: Set<u32>,
     /// Slots that something else than spill code names, or that are no spill slots (spec 7.3).
     pub other_slots: Set<u32>,
+    /// Sizes in bits in which vector spill code names a slot.
+    pub slot_bits: Map<u32, BTreeSet<u32>>,
+    /// Numbers of the cells that the texts name (`Lane::cell`).
+    pub cells: Rc<[u8]>,
     /// Units that calls of this function in P's file rely on, beyond its convention (spec 9).
-    pub promised: Set<u32>,
+    pub promised: BTreeSet<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
     pub saved_later: bool,
-    /// Numbers of the cells that P names (`Lane::cell`).
-    cells: Vec<u8>,
-    /// Sizes in bits in which vector spill code names a slot.
-    pub slot_bits: Map<u32, BTreeSet<u32>>,
+    pub has_virtual: bool,
+    /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
+    pub frame_units: Set<u32>,
+    /// Units that moves and instructions without code of P define (spec 13.6).
+    pub moved_units: Set<u32>,
+    /// Units that reloads of scalars of Q write (spec 12.3).
+    pub reloaded: Set<u32>,
+    /// Instructions of P that some `repeat` of the certificate names.
+    pub repeated: Set<(u32, u32)>,
+}
+
+/// Whether a text names no half of a 32-bit register (spec 3.1).
+pub fn is_coarse(function: &Function) -> bool {
+    let is_half = |register: &Register| register.name.ends_with("_lo16") || register.name.ends_with("_hi16");
+    let named = function.operands().filter_map(|operand| operand.register);
+    let live = function.blocks.iter().flat_map(|block| &block.liveins).map(|(register, _)| *register);
+    let mut halves = function.operands().filter(|o| o.sub.contains("lo16") || o.sub.contains("hi16"));
+    let has_half = halves.next().is_some() || function.registers.values().any(|row| row.class.bits == 16);
+    !has_half && !named.chain(live).any(is_half)
+}
+
+/// Of the lanes of something those that are used (spec 3.1).
+pub fn used<T: Copy>(lanes: &[T], coarse: bool) -> Vec<T> {
+    lanes.iter().copied().step_by(if coarse { 2 } else { 1 }).collect()
+}
+
+/// Set what both texts say of each operand of one: its lanes, P's numbers for its objects, the table's row.
+///
+/// # Errors
+/// `well-formed`: a subregister that its register does not have.
+pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32: bool) -> Done {
+    let rows = take(&mut function.stack).into_iter();
+    function.stack = rows.filter_map(|(number, row)| Some((*objects.stack.get(&number)?, row))).collect();
+    let registers = &function.registers;
+    for i in function.blocks.iter_mut().flat_map(|block| &mut block.instructions) {
+        let (is_asm, early) = (i.has("asm"), assembly_groups(i).into_iter().filter(|(_, early, _)| *early));
+        let early: BTreeSet<usize> = early.map(|(number, ..)| number).collect();
+        for memory in &mut i.memory {
+            let Some((kind, number)) = memory.object else { continue };
+            let new = objects.number(kind, number);
+            memory.object = Some((kind, new));
+            memory.text.replace_range(memory.number_at..memory.number_at + number.to_string().len(), &new.to_string());
+        }
+        for (k, o) in i.operands.iter_mut().enumerate() {
+            if matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame) {
+                let new = objects.number(o.kind, o.number);
+                o.text = o.text.replacen(&format!(".{}", o.number), &format!(".{new}"), 1);
+                o.number = new;
+            }
+            o.table = i.opcode.row(k).filter(|_| !o.is(IMPLICIT));
+            o.early =
+                o.is_def() && (o.is(EARLY_CLOBBER) || o.table.is_some_and(|r| r.early_clobber) || early.contains(&k));
+            if let Some(register) = o.register {
+                let half = wave32 && o.is(IMPLICIT) && register.name == "vcc" && !is_asm;
+                let units = if half { register.units.get(..2).unwrap_or(&[]) } else { &register.units };
+                o.lanes = used(units, coarse).into_iter().map(Lane::unit).collect();
+            } else if let Some(vreg) = o.vreg {
+                o.row = registers.get(&vreg).copied();
+                let Some(row) = o.row else { continue };
+                let whole: Vec<u32> = (0..row.lanes()).collect();
+                let part = if o.sub.is_empty() { Some(whole.clone()) } else { tables().lanes(&o.sub) };
+                let part = part.filter(|part| part.iter().all(|lane| *lane < row.lanes()));
+                let part =
+                    part.ok_or_else(|| Refused::new("well-formed", format!("no subregister `{}`", o.text), i.line))?;
+                let of = |lane| Lane::new(Of::Virtual, vreg, lane, 0).with_vector(row.class.is_vector);
+                o.lanes = used(&part, coarse).into_iter().map(of).collect();
+                o.beside = used(&whole, coarse).into_iter().map(of).filter(|lane| !o.lanes.contains(lane)).collect();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Operands of inline assembly whose group is early-clobber, or tied: the text's number or words say so to LLVM.
+pub fn assembly_groups(i: &Instruction) -> Vec<(usize, bool, bool)> {
+    let mut all = Vec::new();
+    // The text and a number about it come first; then groups: a flag, and as many operands as it says.
+    let mut at = if i.has("asm") { 2 } else { i.operands.len() };
+    while let Some(flag) = i.operands.get(at).filter(|o| !o.is_register()) {
+        let digits: String = flag.text.chars().take_while(char::is_ascii_digit).collect();
+        let (early, tied, count) = match digits.parse::<u32>() {
+            Ok(word) => (word & 7 == 3, word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
+            Err(_) => {
+                let count = i.operands.iter().skip(at + 1).take_while(|o| o.kind != Kind::AsmFlag).count();
+                (flag.text.contains("-ec"), flag.text.contains("tiedto"), count)
+            }
+        };
+        all.extend((at + 1..).take(count).map(|n| (n, early, tied)));
+        at += 1 + count;
+    }
+    all
 }
 
 impl<'a> Context<'a> {
+    /// # Errors
+    /// `spill-slot`: a slot that scalar and vector spill code names.
     pub fn new(
-        before: &'a Function, after: &'a Function, numbers: BTreeMap<u32, u32>, processor: &'static Processor,
-        limits: &'a Limits,
-    ) -> Result<Context<'a>, Refused> {
-        let wave32 = processor.wave_size == 32;
-        let own = before.stack.keys().map(|n| (*n, *n)).collect();
-        let mut before = Text::new(before, own, wave32)?;
-        let mut after = Text::new(after, numbers, wave32)?;
-        let coarse = before.coarse && after.coarse;
-        before.coarse = coarse;
-        after.coarse = coarse;
-        let wave_lanes = (processor.wave_size / if coarse { 32 } else { 16 }) as usize;
-        let reserved = crate::header::registers_in(after.function, "machineFunctionInfo.wwmReservedRegs");
-        let reserved_after = reserved.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units).collect();
-        let (vector_slots, other_slots, slot_bits) = (Set::default(), Set::default(), Map::default());
+        before: &'a Function, after: &'a Function, processor: &'a Processor, limits: &'a Limits, objects: &'a Objects,
+        coarse: bool,
+    ) -> Done<Context<'a>> {
+        let reserved = registers_in(after, "wwmReservedRegs");
+        let reserved = reserved.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied());
+        let exec: Vec<Lane> = EXEC.into_iter().take(processor.wave_size as usize / 16).map(Lane::unit).collect();
+        let touched_after = after.units();
         let mut context = Context {
             before,
             after,
             processor,
             limits,
+            objects,
             coarse,
-            wave_lanes,
-            vector_slots,
-            other_slots,
-            promised: Set::default(),
+            exec: used(&exec, coarse),
+            touched: before.units().into_iter().chain(touched_after.iter().copied()).collect(),
+            touched_after,
+            vector_slots: Set::default(),
+            other_slots: Set::default(),
+            slot_bits: Map::default(),
+            cells: Rc::from([]),
+            promised: BTreeSet::new(),
+            reserved_after: reserved.collect(),
             saved_later: false,
-            cells: Vec::new(),
-            reserved_after,
-            slot_bits,
+            has_virtual: after.has_virtual(),
+            frame_units: frame_units([before, after]),
+            moved_units: defined(before, is_moving),
+            reloaded: defined(after, is_reload),
+            repeated: Set::default(),
         };
-        context.find_slots()?;
-        context.find_cells();
+        let mut scalar: Set<u32> = Set::default();
+        for text in [before, after] {
+            let other = text.stack.iter().filter(|(_, row)| object(row, "type") != "spill-slot");
+            context.other_slots.extend(other.map(|(number, _)| *number));
+            for i in text.instructions() {
+                let operands = i.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);
+                let memory = i.memory.iter().filter_map(|m| m.object).filter(|(kind, _)| *kind == Kind::FrameIndex);
+                for slot in operands.chain(memory.map(|(_, number)| number)) {
+                    match i.spill() {
+                        None => drop(context.other_slots.insert(slot)),
+                        Some(("S", ..)) => drop(scalar.insert(slot)),
+                        Some((_, bits, _)) => {
+                            context.vector_slots.insert(slot);
+                            context.slot_bits.entry(slot).or_default().insert(bits);
+                        }
+                    }
+                    let both = scalar.contains(&slot) && context.vector_slots.contains(&slot);
+                    ensure!(!both, "spill-slot", i, "a slot of scalar and of vector spill code");
+                }
+            }
+        }
+        let moves = [before, after].into_iter().flat_map(Function::instructions);
+        let moves = moves.filter(|i| i.has("lane-save") || i.has("lane-restore"));
+        let threads: BTreeSet<u8> = moves.filter_map(|i| u8::try_from(i.immediate(2)?).ok()).collect();
+        let cells = threads.into_iter().flat_map(|thread| context.cells_of(Lane::unit(0), thread));
+        context.cells = cells.map(|cell| cell.cell).collect::<Vec<u8>>().into();
         Ok(context)
     }
 
-    fn find_slots(&mut self) -> Result<(), Refused> {
-        let mut scalar: Set<u32> = Set::default();
-        for text in [&self.before, &self.after] {
-            for (number, row) in &text.function.stack {
-                if row.get("type").map(String::as_str) != Some("spill-slot") {
-                    self.other_slots.extend(text.slot(*number));
-                }
-            }
-            for code in text.blocks.iter().flatten() {
-                let value = code.opcode.value("spill");
-                let named = code.instruction.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);
-                let in_memory = code.instruction.memory.iter().filter_map(|memory| memory.stack);
-                for slot in named.chain(in_memory) {
-                    let slot = text.slot(slot).ok_or_else(|| code.refused("well-formed", "an unknown stack object"))?;
-                    let Some((kind, bits)) = spill_kind(value) else {
-                        self.other_slots.insert(slot);
-                        continue;
-                    };
-                    if kind == "S" {
-                        scalar.insert(slot);
-                    } else {
-                        self.vector_slots.insert(slot);
-                        self.slot_bits.entry(slot).or_default().insert(bits);
-                    }
-                    if scalar.contains(&slot) && self.vector_slots.contains(&slot) {
-                        return Err(code.refused("spill-slot", "a slot of scalar and of vector spill code"));
-                    }
-                }
-            }
-        }
-        Ok(())
+    /// The cells of a thread in the register that a lane lies in, as many as a scalar has lanes.
+    pub fn cells_of(&self, lane: Lane, thread: u8) -> Vec<Lane> {
+        (0..if self.coarse { 1 } else { 2 }).filter_map(|half| lane.cell_of(thread, half)).collect()
     }
 
-    /// The text of P or of Q.
-    pub fn text(&self, side: Side) -> &Text<'a> {
-        match side {
-            Side::Name => &self.before,
-            Side::Place => &self.after,
-        }
-    }
-
-    fn find_cells(&mut self) {
-        let codes = self.before.blocks.iter().flatten();
-        let lanes = codes.filter(|code| code.has("lane-save") || code.has("lane-restore"));
-        let number = |code: &Code<'_>| code.instruction.operands.get(2).and_then(|o| o.text.parse::<u8>().ok());
-        let halves = if self.coarse { 0..=0 } else { 0..=1 };
-        let cell = |thread| halves.clone().filter_map(move |half| Some(Lane::unit(0).cell_of(thread, half)?.cell));
-        self.cells = lanes.filter_map(number).flat_map(cell).collect();
-        self.cells.sort_unstable();
-        self.cells.dedup();
-    }
-
-    /// The cells that P may name in the register that a lane lies in.
-    pub fn cells_in(&self, lane: Lane) -> impl Iterator<Item = Lane> + '_ {
-        let cells = if lane.vector { self.cells.as_slice() } else { &[] };
-        cells.iter().map(move |cell| Lane { cell: *cell, vector: false, ..lane.base() })
+    /// The lanes of a slot from a byte offset on.
+    pub fn slot_lanes(&self, slot: u32, offset: u32, bits: u32, vector: bool) -> Vec<Lane> {
+        let lanes: Vec<u32> = (offset / 2..offset / 2 + bits.div_ceil(16)).collect();
+        let of = |lane| Lane::new(Of::Slot, slot, lane, 0).with_vector(vector);
+        used(&lanes, self.coarse).into_iter().map(of).collect()
     }
 
     /// A name or place of a certificate with its file (spec 3.4); `None` for one that the texts do not have.
-    pub fn resolve(&self, lane: Lane, place: bool) -> Option<Lane> {
-        let text = if place { &self.after } else { &self.before };
+    pub fn resolve(&self, mut lane: Lane, place: bool) -> Option<Lane> {
+        if place && lane.of == Of::Slot {
+            lane.a = *self.objects.stack.get(&lane.a)?;
+        }
+        let text = if place { self.after } else { self.before };
         let vector = match lane.of {
-            Of::Unit | Of::Entry => lane.vector,
-            Of::Virtual => {
-                let row = text.virtual_register(lane.a).filter(|row| lane.b < row.lanes)?;
-                row.class.is_vector
-            }
+            Of::Unit | Of::Entry => lane.a < FIRST_SCALAR,
+            Of::Virtual => text.registers.get(&lane.a).filter(|row| lane.b < row.lanes())?.class.is_vector,
             Of::Slot => self.vector_slots.contains(&lane.a),
-            Of::Read => self.read_lane(lane)?.vector,
-            Of::Result => self.result_lane(lane)?.vector,
+            Of::Read => read_lanes(self.remembered(lane.a, lane.b)?).0.get(usize::from(lane.c))?.vector,
+            Of::Result => {
+                let first = self.remembered(lane.a, lane.b)?.operands.first().filter(|o| o.is_def())?;
+                first.lanes.get(usize::from(lane.c))?.vector
+            }
             Of::Unchanged => return None,
         };
         if lane.cell != 0 {
-            let vector_base = if lane.of == Of::Unit { crate::lanes::is_vector_unit(lane.a) } else { vector };
-            return vector_base.then_some(lane);
+            Some(lane).filter(|lane| vector && self.cells.contains(&lane.cell))
+        } else {
+            Some(lane.with_vector(vector))
         }
-        Some(lane.with_vector(vector))
     }
 
     /// The instruction of P that `@B.I.K` or `!B.I.K` names.
-    pub fn remembered(&self, block: u32, instruction: u32) -> Option<Code<'a>> {
-        let block = self.before.blocks.get(usize::try_from(block).ok()?)?;
-        block.get(usize::try_from(instruction).ok()?).copied()
-    }
-
-    fn read_lane(&self, lane: Lane) -> Option<Lane> {
-        let code = self.remembered(lane.a, lane.b)?;
-        let (lanes, _) = self.before.read_lanes(code, usize::MAX).ok()?;
-        lanes.get(usize::from(lane.c)).copied()
-    }
-
-    fn result_lane(&self, lane: Lane) -> Option<Lane> {
-        let code = self.remembered(lane.a, lane.b)?;
-        let first = code.instruction.operands.first().filter(|o| o.is_def())?;
-        self.before.lanes(code, first).ok()?.get(usize::from(lane.c)).copied()
+    pub fn remembered(&self, block: u32, instruction: u32) -> Option<&'a Instruction> {
+        self.before.blocks.get(block as usize)?.instructions.get(instruction as usize)
     }
 
     /// Whether an allocator may use this unit (spec 13.4).
@@ -389,14 +243,31 @@ impl<'a> Context<'a> {
     }
 }
 
-/// KIND and BITS of a trait `spill`.
-pub fn spill_kind(value: &str) -> Option<(&str, u32)> {
-    let (kind, rest) = value.split_once(',')?;
-    Some((kind, rest.split_once(',')?.0.parse().ok()?))
+/// Units of the registers that address the stack, as both headers name them (spec 6).
+fn frame_units(texts: [&Function; 2]) -> Set<u32> {
+    let entry = info(texts[0], "isEntryFunction") == "true";
+    let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
+    let fields = fields.iter().take(if entry { 2 } else { 3 });
+    let names = fields.flat_map(|field| texts.map(|text| info(text, field)));
+    let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
+    registers.flat_map(|r| r.units.iter().copied()).chain(FLAT_SCRATCH).collect()
 }
 
-/// Units of EXEC's low and high half.
-pub const EXEC: [u32; 4] = [12_292, 12_293, 12_294, 12_295];
-pub const SCC: u32 = 12_298;
-pub const VCC: [u32; 4] = [12_288, 12_289, 12_290, 12_291];
-pub const FLAT_SCRATCH: [u32; 4] = [12_300, 12_301, 12_302, 12_303];
+/// Units that some instructions of a text define.
+fn defined(text: &Function, chosen: fn(&Instruction) -> bool) -> Set<u32> {
+    let lanes = text.instructions().filter(|i| chosen(i)).flat_map(|i| i.lanes(Operand::is_def));
+    lanes.filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
+}
+
+/// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one of
+/// them is `undef`.
+pub fn read_lanes(i: &Instruction) -> (Vec<Lane>, bool) {
+    let explicit: Vec<&str> = i.explicit().map(|o| o.text.as_str()).collect();
+    // Every thread gets a new value (spec 8.2).
+    let old_is_not_read = i.has("may-leave-old") && matches!(explicit.as_slice(), [.., "15", "15", "1" | "-1"]);
+    let uses = i.operands.iter().enumerate().filter(|(n, o)| o.is_use() && !(old_is_not_read && *n == 1));
+    let (exec, others): (Vec<_>, Vec<_>) = uses.map(|(_, o)| o).partition(|o| o.names("exec") || o.names("exec_lo"));
+    let undef = exec.iter().chain(&others).any(|o| o.is(crate::model::UNDEF));
+    let exec = exec.first().filter(|_| i.has("pure-exec"));
+    (exec.into_iter().chain(&others).flat_map(|o| o.lanes.clone()).collect(), undef)
+}

@@ -2,341 +2,241 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lanes::Set;
 use crate::limits::Limits;
-use crate::model::{Function, Instruction, Kind, Operand, Refused, Row};
-use crate::tables::{tables, Opcode, Processor, Register};
+use crate::model::{ensure, Done, Function, Instruction, Kind, Row};
+use crate::tables::{tables, Processor};
 
-/// Header fields by section, each with what LLVM takes where it is absent (MIRYamlMapping.h, SIMachineFunctionInfo.h).
-/// `?`: it works out a truth from the body. `!`: a field of another target or phase, of which only an empty one is read.
-const FIELDS: [(&str, &str); 3] = [
-    (
-        "",
-        "alignment=1 exposesReturnsTwice=false legalized=false regBankSelected=false selected=false failedISel=false \
-         tracksRegLiveness=false hasWinCFI=false noPhis=? isSSA=? noVRegs=? hasFakeUses=? callsEHReturn=false \
-         callsUnwindInit=false hasEHContTarget=false hasEHScopes=false hasEHFunclets=false isOutlined=false \
-         debugInstrRef=false failsVerification=false tracksDebugUserValues=false entry_values=! callSites=! \
-         debugValueSubstitutions= constants=! calledGlobals= machineMetadataNodes=",
-    ),
-    (
-        "frameInfo.",
-        "isFrameAddressTaken=false isReturnAddressTaken=false hasStackMap=false hasPatchPoint=false stackSize=0 \
-         offsetAdjustment=0 maxAlignment=1 adjustsStack=false hasCalls=false stackProtector= functionContext= \
-         maxCallFrameSize=4294967295 cvBytesOfCalleeSavedRegisters=0 hasOpaqueSPAdjustment=false hasVAStart=false \
-         hasMustTailInVarArgFunc=false hasTailCall=false isCalleeSavedInfoValid=false localFrameSize=0 \
-         framePointerPolicy= savePoint=! restorePoint=!",
-    ),
-    (
-        "machineFunctionInfo.",
-        "explicitKernArgSize=0 maxKernArgAlign=1 ldsSize=0 gdsSize=0 dynLDSAlign=1 isEntryFunction=false \
-         isChainFunction=false noSignedZerosFPMath=false memoryBound=false waveLimiter=false hasSpilledSGPRs=false \
-         hasSpilledVGPRs=false numWaveDispatchSGPRs=0 numWaveDispatchVGPRs=0 scratchRSrcReg=$private_rsrc_reg \
-         frameOffsetReg=$fp_reg stackPtrOffsetReg=$sp_reg bytesInStackArgArea=0 returnsVoid=true psInputAddr=0 \
-         psInputEnable=0 maxMemoryClusterDWords=8 mode.ieee=true mode.dx10-clamp=true mode.fp32-input-denormals=true \
-         mode.fp32-output-denormals=true mode.fp64-fp16-input-denormals=true mode.fp64-fp16-output-denormals=true \
-         highBitsOf32BitAddress=0 occupancy=0 wwmReservedRegs= spillPhysVGPRs= vgprForAGPRCopy= sgprForEXECCopy= \
-         longBranchReservedReg= hasInitWholeWave=false dynamicVGPRBlockSize=0 scratchReservedForDynamicVGPRs=0 \
-         numKernargPreloadSGPRs=0 isWholeWaveFunction=false minNumAGPRs= hasNoWWMPoolSGPRSpillFallback=false",
-    ),
-];
-
-/// Rows of `stack:` and `fixedStack:`, and what LLVM takes where a key is absent.
-const OBJECT: &str = "name= type=default offset=0 size=0 alignment=1 stack-id=default callee-saved-register= \
-    callee-saved-restored=true local-offset= debug-info-variable= debug-info-expression= debug-info-location= \
-    isImmutable=false isAliased=false";
-
-fn pairs(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    text.split(' ').filter_map(|word| word.split_once('='))
+/// What a header says of the machine function, by the last part of its path.
+pub fn info(function: &Function, key: &str) -> String {
+    value(function, &format!("machineFunctionInfo.{key}"))
 }
 
-fn find(text: &'static str, key: &str) -> Option<&'static str> {
-    pairs(text).find(|(name, _)| *name == key).map(|(_, value)| value)
-}
-
-fn default(path: &str) -> Option<&'static str> {
-    if let Some((argument, part)) =
-        path.strip_prefix("machineFunctionInfo.argumentInfo.").and_then(|p| p.split_once('.'))
-    {
-        let is_known = tables().arguments.contains_key(argument) && matches!(part, "reg" | "offset" | "mask");
-        return is_known.then_some("");
-    }
-    FIELDS.iter().rev().find_map(|(section, fields)| find(fields, path.strip_prefix(section)?))
-}
-
-/// Whether LLVM has this header field, with this kind of value.
-pub fn is_known(path: &str, text: &str) -> bool {
-    match default(path) {
-        Some("true" | "false" | "?") => matches!(text, "true" | "false"),
-        Some("!") => text.is_empty(),
-        Some(default) if default.parse::<u64>().is_ok() => text.parse::<i64>().is_ok_and(|n| n.to_string() == text),
-        default => default.is_some(),
-    }
-}
-
-/// A field's value, that of LLVM where it is absent.
+/// A field's value, that of LLVM where it is absent; empty where LLVM always prints it.
 pub fn value(function: &Function, path: &str) -> String {
-    match (function.fields.get(path), default(path)) {
-        (Some(text), _) => text.clone(),
-        (None, Some("?")) => worked_out(function, path).to_string(),
-        (None, default) => default.unwrap_or("").trim_matches('!').to_string(),
-    }
-}
-
-/// SGPRs that the arguments of a function take.
-pub fn argument_sgprs(function: &Function) -> u64 {
-    tables().arguments.iter().filter(|(name, _)| has_argument(function, name)).map(|(_, count)| u64::from(*count)).sum()
+    let default = tables().fields.get(path).map_or("", |field| field.default);
+    let default = match default {
+        "[]" | "''" | "-" => "",
+        default => default,
+    };
+    function.fields.get(path).map_or(default, String::as_str).to_string()
 }
 
 pub fn has_argument(function: &Function, name: &str) -> bool {
-    let path = |part: &str| format!("machineFunctionInfo.argumentInfo.{name}.{part}");
-    ["reg", "offset"].iter().any(|part| function.fields.contains_key(&path(part)))
+    function.fields.contains_key(&format!("machineFunctionInfo.argumentInfo.{name}"))
 }
 
-/// A number field's value; None where it does not fit.
-pub fn number(function: &Function, path: &str) -> Option<u64> {
-    value(function, path).parse().ok()
+/// Registers that a field of `machineFunctionInfo` names, without `$`.
+pub fn registers_in(function: &Function, key: &str) -> Vec<String> {
+    info(function, key).split(", ").filter_map(|name| name.strip_prefix('$')).map(String::from).collect()
 }
 
-pub fn is_true(function: &Function, path: &str) -> bool {
-    value(function, path) == "true"
-}
-
-/// Registers that a field names, without `$`.
-pub fn registers_in(function: &Function, path: &str) -> Vec<String> {
-    let text = value(function, path);
-    text.split(", ").filter_map(|name| name.strip_prefix('$')).map(String::from).collect()
-}
-
-/// MIRParserImpl::computeFunctionProperties.
-fn worked_out(function: &Function, path: &str) -> bool {
-    match path {
-        "noPhis" => !instructions(function).any(|i| matches!(i.opcode.as_str(), "PHI" | "G_PHI")),
-        "noVRegs" => !has_virtual(function),
-        "hasFakeUses" => instructions(function).any(|i| i.opcode == "FAKE_USE"),
-        _ => {
+/// What MIRParserImpl::computeFunctionProperties finds where a text does not say it.
+fn worked_out(function: &Function, path: &str) -> Option<bool> {
+    Some(match path {
+        "noPhis" => !function.instructions().any(|i| matches!(i.name.as_str(), "PHI" | "G_PHI")),
+        "noVRegs" => !function.has_virtual(),
+        "hasFakeUses" => function.instructions().any(|i| i.name == "FAKE_USE"),
+        "isSSA" => {
             let mut seen = BTreeSet::new();
-            let mut definitions = operands(function).filter(|op| op.is_def());
-            definitions.all(|op| op.sub.is_empty() && op.vreg.is_none_or(|vreg| seen.insert(vreg)))
+            let mut defined = function.operands().filter(|o| o.is_def());
+            defined.all(|o| o.sub.is_empty() && o.vreg.is_none_or(|vreg| seen.insert(vreg)))
         }
-    }
+        _ => return None,
+    })
 }
 
-fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
-    function.blocks.iter().flat_map(|block| &block.instructions)
-}
-
-fn operands(function: &Function) -> impl Iterator<Item = &Operand> {
-    instructions(function).flat_map(|instruction| &instruction.operands)
-}
-
-pub fn has_virtual(function: &Function) -> bool {
-    operands(function).any(|operand| operand.vreg.is_some())
-}
-
-/// Units of the physical registers that some instructions name.
-fn named_units<'a>(operands: impl Iterator<Item = &'a Operand>) -> BTreeSet<u32> {
-    let names: BTreeSet<&str> = operands.filter(|op| op.is_physical()).map(|op| op.register.as_str()).collect();
-    names.into_iter().filter_map(|name| tables().register(name)).flat_map(|register| register.units).collect()
-}
-
-fn opcode_of(instruction: &Instruction) -> Option<&'static Opcode> {
-    tables().opcode(&instruction.opcode)
-}
-
-fn is_whole_wave_move(opcode: &Opcode) -> bool {
-    opcode.has("wwm-copy") || opcode.value("spill").starts_with("WWM_")
-}
-
-fn refuse<T>(message: String) -> Result<T, Refused> {
-    Err(Refused::new("header", message, ""))
-}
-
-fn refuse_object<T>(message: String) -> Result<T, Refused> {
-    Err(Refused::new("object", message, ""))
-}
-
-/// Numbers of P for the stack objects of Q, by Q's numbers. Those that Q adds have numbers that P has not.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Objects {
-    pub stack: BTreeMap<u32, u32>,
-}
-
-/// Compares the headers (spec 13.1 to 13.3).
+/// Compares the headers (spec 13.1 to 13.3). Stack objects that Q adds get numbers that P has not.
 ///
 /// # Errors
 /// `header`: a field or a live-in is not as it must be. `object`: a stack object is not.
-pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Processor) -> Result<Objects, Refused> {
-    if before.name != after.name {
-        return refuse(format!("the functions are {} and {}", before.name, after.name));
-    }
-    let paths: BTreeSet<&str> = before.fields.keys().chain(after.fields.keys()).map(String::as_str).collect();
+pub fn compare(p: &Function, q: &Function, limits: &Limits, target: &Processor) -> Done<Objects> {
+    ensure!(p.name == q.name, "header", "", "the functions are {} and {}", p.name, q.name);
+    let paths: BTreeSet<&String> = p.fields.keys().chain(q.fields.keys()).collect();
     for path in paths {
-        let is_given = before.fields.contains_key(path) && after.fields.contains_key(path);
-        if default(path) == Some("?") && !is_given && path != "noVRegs" {
-            // Where a text leaves it out, LLVM finds what the other says, or refuses the text.
-            if path == "isSSA" || worked_out(before, path) == worked_out(after, path) {
-                continue;
-            }
+        let of = |function: &Function| match (function.fields.get(path), worked_out(function, path)) {
+            (None, Some(found)) => found.to_string(),
+            _ => value(function, path),
+        };
+        let is_given = p.fields.contains_key(path) && q.fields.contains_key(path);
+        // Where a text leaves it out, LLVM finds what the other says, or refuses the text.
+        let found = worked_out(p, path).is_some() && !is_given && path != "noVRegs";
+        if found && (path == "isSSA" || worked_out(p, path) == worked_out(q, path)) {
+            continue;
         }
-        let (old, new) = (value(before, path), value(after, path));
-        if old != new && !may_change(path, before, after, limits, target) {
-            return refuse(format!("the field {path} is `{old}` and becomes `{new}`"));
-        }
+        let (old, new) = (of(p), of(q));
+        let fits = old == new || may_change(path, (p, &old), (q, &new), limits, target);
+        ensure!(fits, "header", "", "the field {path} is `{old}` and becomes `{new}`");
     }
-    if !is_true(after, "tracksRegLiveness") {
-        return refuse("liveness is not tracked: LLVM's later passes would not heed live-ins".into());
-    }
-    let scalar_spills = |i: &Instruction| opcode_of(i).is_some_and(|opcode| opcode.value("spill").starts_with("S,"));
-    if instructions(after).any(scalar_spills) && !is_true(after, "machineFunctionInfo.hasSpilledSGPRs") {
-        return refuse("scalars are spilled, and hasSpilledSGPRs is false".into());
-    }
-    compare_liveins(before, after)?;
-    check_cells(after)?;
-    compare_objects(before, after)
+    let liveness = value(q, "tracksRegLiveness") == "true";
+    ensure!(liveness, "header", "", "liveness is not tracked: LLVM's later passes would not heed live-ins");
+    let spills = q.instructions().any(|i| i.spill().is_some_and(|(kind, ..)| kind == "S"));
+    let known = !spills || info(q, "hasSpilledSGPRs") == "true";
+    ensure!(known, "header", "", "scalars are spilled, and hasSpilledSGPRs is false");
+    compare_liveins(p, q)?;
+    check_cells(q)?;
+    compare_objects(p, q)
 }
 
 /// Whether a field's change is one that spec 13.1 allows.
-fn may_change(path: &str, before: &Function, after: &Function, limits: &Limits, target: &Processor) -> bool {
-    let rises = !is_true(before, path) && is_true(after, path);
-    match path {
-        "noVRegs" | "frameInfo.isCalleeSavedInfoValid" => rises && !has_virtual(after),
-        "isSSA" => is_true(before, path),
-        "tracksDebugUserValues" | "machineFunctionInfo.hasSpilledSGPRs" | "machineFunctionInfo.hasSpilledVGPRs" => {
-            rises
-        }
+fn may_change(
+    path: &str, (p, old): (&Function, &str), (q, new): (&Function, &str), limits: &Limits, target: &Processor,
+) -> bool {
+    let rises = (old, new) == ("false", "true");
+    match path.trim_start_matches("machineFunctionInfo.") {
+        "noVRegs" | "frameInfo.isCalleeSavedInfoValid" => rises && !q.has_virtual(),
+        "isSSA" => old == "true",
+        "tracksDebugUserValues" | "hasSpilledSGPRs" | "hasSpilledVGPRs" => rises,
         "frameInfo.maxAlignment" => {
-            let objects = before.stack.values().chain(before.fixed_stack.values());
-            let own = objects.filter_map(|row| row.get("alignment")?.parse::<u64>().ok()).max().unwrap_or(1);
-            let old = number(before, path).unwrap_or(u64::MAX);
-            number(after, path).is_some_and(|new| new >= old && new <= old.max(own).max(4))
+            let rows = p.stack.values().chain(p.fixed_stack.values());
+            let own = rows.filter_map(|row| row.get("alignment")?.parse::<u64>().ok()).max().unwrap_or(1);
+            let (old, new) = (old.parse().unwrap_or(u64::MAX), new.parse().unwrap_or(0));
+            new >= old && new <= old.max(own).max(4)
         }
-        "machineFunctionInfo.sgprForEXECCopy" => {
-            let is_allowed = |register: &Register| {
-                let named = named_units(operands(after));
-                register.file == 's'
-                    && register.units.len() as u32 == target.wave_size / 16
-                    && register.units.iter().all(|unit| limits.allocatable.contains(unit) && !named.contains(unit))
-            };
-            let new = value(after, path);
-            if new.is_empty() {
-                let moves = |i: &Instruction| opcode_of(i).is_none_or(is_whole_wave_move);
-                return !has_virtual(after) && !instructions(after).any(moves);
-            }
+        "sgprForEXECCopy" if new.is_empty() => !q.has_virtual() && !q.instructions().any(Instruction::is_whole_wave),
+        "sgprForEXECCopy" => {
             let register = new.strip_prefix('$').and_then(|name| tables().register(name));
-            !value(before, path).is_empty() && register.is_some_and(|register| is_allowed(&register))
+            let named = q.units();
+            !old.is_empty()
+                && register.is_some_and(|register| {
+                    register.file == 's'
+                        && register.units.len() as u32 == target.wave_size / 16
+                        && register.units.iter().all(|unit| limits.allocatable.contains(unit) && !named.contains(unit))
+                })
         }
-        "machineFunctionInfo.wwmReservedRegs" => grows(path, before, after, limits, &named_units(operands(before))),
-        "machineFunctionInfo.spillPhysVGPRs" => {
-            let is_free = |i: &&Instruction| {
-                let is_one = |o: &Opcode| {
-                    o.has("lane-save") || o.has("lane-restore") || o.has("no-code") || is_whole_wave_move(o)
-                };
-                !opcode_of(i).is_some_and(is_one)
-            };
-            let mut named = named_units(operands(before));
-            named.extend(named_units(instructions(after).filter(is_free).flat_map(|i| &i.operands)));
-            grows(path, before, after, limits, &named)
+        "wwmReservedRegs" => grows(old, new, limits, &p.units()),
+        "spillPhysVGPRs" => {
+            let may_name =
+                |i: &&Instruction| i.has("lane-save") || i.has("lane-restore") || i.has("no-code") || i.is_whole_wave();
+            let others = q.instructions().filter(|i| !may_name(i)).flat_map(|i| &i.operands);
+            let mut named = p.units();
+            named.extend(others.filter_map(|operand| operand.register).flat_map(|register| &register.units));
+            grows(old, new, limits, &named)
         }
         _ => false,
     }
 }
 
 /// Whether a list of VGPRs keeps its registers, and gets more that may be allocated and are not among `named`.
-fn grows(path: &str, before: &Function, after: &Function, limits: &Limits, named: &BTreeSet<u32>) -> bool {
-    let (old, new) = (registers_in(before, path), registers_in(after, path));
-    let is_allowed = |name: &String| {
+fn grows(old: &str, new: &str, limits: &Limits, named: &Set<u32>) -> bool {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.split(", ").collect(), new.split(", ").collect());
+    let is_allowed = |name: &&str| {
+        let register = name.strip_prefix('$').and_then(|name| tables().register(name));
+        let is_free = |unit: &u32| limits.allocatable.contains(unit) && !named.contains(unit);
         old.contains(name)
-            || tables().register(name).is_some_and(|register| {
-                let is_free = |unit: &u32| limits.allocatable.contains(unit) && !named.contains(unit);
-                register.file == 'v' && register.units.len() == 2 && register.units.iter().all(is_free)
-            })
+            || register.is_some_and(|r| r.file == 'v' && r.units.len() == 2 && r.units.iter().all(is_free))
     };
-    let is_complete = new.len() == value(after, path).split(", ").count();
-    is_complete && old.iter().all(|name| new.contains(name)) && new.iter().all(is_allowed)
+    old.iter().all(|name| name.is_empty() || new.contains(name)) && new.iter().all(is_allowed)
 }
 
-fn compare_liveins(before: &Function, after: &Function) -> Result<(), Refused> {
-    if before.liveins.len() != after.liveins.len() {
-        return refuse("the functions have different live-ins".into());
-    }
-    let occurring: BTreeSet<u32> = operands(after).filter_map(|operand| operand.vreg).collect();
-    for (old, new) in before.liveins.iter().zip(&after.liveins) {
-        let is_allowed = new.vreg.is_none_or(|vreg| old.vreg == Some(vreg) || !occurring.contains(&vreg));
-        if old.register != new.register || !is_allowed {
-            return refuse(format!("the live-in ${} becomes ${}", old.register, new.register));
-        }
+fn compare_liveins(p: &Function, q: &Function) -> Done {
+    ensure!(p.liveins.len() == q.liveins.len(), "header", "", "the functions have different live-ins");
+    let occurring: BTreeSet<u32> = q.operands().filter_map(|operand| operand.vreg).collect();
+    for ((old, of), (new, to)) in p.liveins.iter().zip(&q.liveins) {
+        let class = |function: &Function, vreg: u32| function.registers.get(&vreg).map(|row| row.class.name);
+        let same = |vreg| of.is_some_and(|own| class(p, own).is_some() && class(p, own) == class(q, vreg));
+        let fits = old == new && to.is_none_or(|vreg| same(vreg) || !occurring.contains(&vreg));
+        ensure!(fits, "header", "", "the live-in ${old} becomes ${new}");
     }
     Ok(())
 }
 
 /// Registers that hold scalars in their lanes are known to LLVM as such (spec 13.2).
-fn check_cells(after: &Function) -> Result<(), Refused> {
-    let must_be_listed = !has_virtual(after) && !is_true(after, "machineFunctionInfo.isEntryFunction");
-    let listed = registers_in(after, "machineFunctionInfo.wwmReservedRegs");
-    for instruction in instructions(after).filter(|i| opcode_of(i).is_some_and(|opcode| opcode.has("lane-save"))) {
-        let Some(register) = instruction.operands.first() else { continue };
-        let is_marked = match register.vreg {
-            Some(vreg) => after.registers.get(&vreg).is_some_and(|row| row.flags.iter().any(|flag| flag == "WWM_REG")),
-            None => !must_be_listed || listed.contains(&register.register),
+fn check_cells(q: &Function) -> Done {
+    let must_be_listed = !q.has_virtual() && info(q, "isEntryFunction") != "true";
+    let listed = registers_in(q, "wwmReservedRegs");
+    for i in q.instructions().filter(|i| i.has("lane-save")) {
+        let Some(holder) = i.operands.first() else { continue };
+        let is_marked = match holder.vreg {
+            Some(vreg) => q.registers.get(&vreg).is_some_and(|row| row.whole_wave),
+            None => !must_be_listed || listed.iter().any(|name| holder.names(name)),
         };
-        if !is_marked {
-            let message = format!("{} holds scalars and is no whole-wave register", register.text);
-            return Err(Refused::new("header", message, format!("line {}", instruction.line)));
-        }
+        ensure!(is_marked, "header", i, "{} holds scalars and is no whole-wave register", holder.text);
     }
     Ok(())
 }
 
-/// A key's value in the row of an object, LLVM's where it is absent.
+/// What LLVM takes where an entry of an object is absent.
+fn default(key: &str) -> &'static str {
+    match key {
+        "type" | "stack-id" => "default",
+        "offset" | "size" => "0",
+        "alignment" => "1",
+        "callee-saved-restored" => "true",
+        "isImmutable" | "isAliased" => "false",
+        _ => "",
+    }
+}
+
+/// An entry in the row of an object, LLVM's where it is absent.
 pub fn object<'a>(row: &'a Row, key: &str) -> &'a str {
-    row.get(key).map_or(find(OBJECT, key).unwrap_or(""), String::as_str)
+    row.get(key).map_or(default(key), String::as_str)
 }
 
 fn are_equal(one: &Row, other: &Row) -> bool {
-    pairs(OBJECT).all(|(key, _)| object(one, key) == object(other, key))
+    one.keys().chain(other.keys()).all(|key| object(one, key) == object(other, key))
 }
 
 /// As MachineFrameInfo::CreateSpillStackObject makes it.
 fn is_spill_slot(row: &Row) -> bool {
-    let is_positive = |key: &str| object(row, key).parse::<u64>().is_ok_and(|number| number > 0);
+    let number = |key: &str| object(row, key).parse::<u64>().unwrap_or(0);
     let may_differ = ["type", "size", "alignment", "stack-id"];
     object(row, "type") == "spill-slot"
-        && is_positive("size")
-        && object(row, "alignment").parse().is_ok_and(u64::is_power_of_two)
+        && number("size") > 0
+        && number("alignment").is_power_of_two()
         && matches!(object(row, "stack-id"), "default" | "sgpr-spill")
-        && pairs(OBJECT).all(|(key, default)| may_differ.contains(&key) || object(row, key) == default)
+        && row.iter().all(|(key, value)| may_differ.contains(&key.as_str()) || value == default(key))
 }
 
-fn compare_objects(before: &Function, after: &Function) -> Result<Objects, Refused> {
+/// Numbers of P for the objects of Q, by Q's numbers: of the stack, and fixed ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Objects {
+    pub stack: BTreeMap<u32, u32>,
+    pub fixed: BTreeMap<u32, u32>,
+}
+
+fn compare_objects(p: &Function, q: &Function) -> Done<Objects> {
     let mut objects = Objects::default();
-    let (fixed, other) = (&before.fixed_stack, &after.fixed_stack);
-    if !fixed.keys().eq(other.keys()) || !fixed.values().zip(other.values()).all(|(old, new)| are_equal(old, new)) {
-        return refuse_object("the functions have different fixed stack objects".into());
+    for (old, row) in &p.fixed_stack {
+        let same = q.fixed_stack.iter().find(|(new, other)| !objects.fixed.contains_key(new) && are_equal(row, other));
+        objects.fixed.extend(same.map(|(new, _)| (*new, *old)));
     }
-    let named: BTreeSet<u32> = instructions(after)
-        .flat_map(|i| {
-            let operands = i.operands.iter().filter(|op| op.kind == Kind::FrameIndex).map(|op| op.number);
-            operands.chain(i.memory.iter().filter_map(|memory| memory.stack))
-        })
-        .collect();
-    let mut rest = after.stack.iter().peekable();
-    for (old, row) in &before.stack {
+    let fixed = objects.fixed.len() == p.fixed_stack.len() && p.fixed_stack.len() == q.fixed_stack.len();
+    ensure!(fixed, "object", "", "the functions have different fixed stack objects");
+    let mut rest = q.stack.iter().peekable();
+    for (old, row) in &p.stack {
         if let Some((new, _)) = rest.next_if(|(_, other)| are_equal(row, other)) {
             objects.stack.insert(*new, *old);
-        } else if object(row, "stack-id") != "sgpr-spill" || object(row, "type") != "spill-slot" {
-            return refuse_object(format!("stack object {old} is gone, or another"));
+        } else {
+            // A slot for scalars that is gone has no number in Q, so that nothing there names it.
+            let may_go = object(row, "stack-id") == "sgpr-spill" && object(row, "type") == "spill-slot";
+            ensure!(may_go, "object", "", "stack object {old} is gone, or another");
         }
-        // A slot for scalars that is gone has no number in Q, so that nothing there names it.
     }
-    let mut fresh = before.stack.keys().next_back().map_or(Some(0), |last| last.checked_add(1));
-    for (new, row) in rest {
-        let Some(number) = fresh.filter(|_| is_spill_slot(row)) else {
-            return refuse_object(format!("stack object {new} is added, and is no spill slot"));
-        };
+    let first = p.stack.keys().next_back().map_or(0, |last| last.saturating_add(1));
+    for ((new, row), number) in rest.zip(first..) {
+        ensure!(is_spill_slot(row), "object", "", "stack object {new} is added, and is no spill slot");
         objects.stack.insert(*new, number);
-        fresh = number.checked_add(1);
     }
-    if let Some(unknown) = named.iter().find(|number| !objects.stack.contains_key(number)) {
-        return refuse_object(format!("stack object {unknown} has no counterpart"));
+    for i in q.instructions() {
+        let operands = i.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);
+        let in_memory = i.memory.iter().filter_map(|m| m.object).filter(|object| object.0 == Kind::FrameIndex);
+        let unknown = operands.chain(in_memory.map(|object| object.1)).find(|n| !objects.stack.contains_key(n));
+        ensure!(unknown.is_none(), "object", i, "stack object {} has no counterpart", unknown.unwrap_or_default());
     }
     Ok(objects)
+}
+
+impl Objects {
+    /// The numbers of a function's own objects.
+    pub fn of(function: &Function) -> Objects {
+        let own = |rows: &BTreeMap<u32, Row>| rows.keys().map(|number| (*number, *number)).collect();
+        Objects { stack: own(&function.stack), fixed: own(&function.fixed_stack) }
+    }
+
+    /// P's number of an object of Q.
+    pub fn number(&self, kind: Kind, number: u32) -> u32 {
+        let numbers = if kind == Kind::FixedFrame { &self.fixed } else { &self.stack };
+        numbers.get(&number).copied().unwrap_or(number)
+    }
 }

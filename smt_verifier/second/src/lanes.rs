@@ -41,11 +41,29 @@ impl Lane {
     }
 
     pub fn unit(unit: u32) -> Lane {
-        Lane { vector: is_vector_unit(unit), ..Lane::new(Of::Unit, unit, 0, 0) }
+        Lane { vector: unit < FIRST_SCALAR, ..Lane::new(Of::Unit, unit, 0, 0) }
     }
 
     pub fn entry(unit: u32) -> Lane {
         Lane { of: Of::Entry, ..Lane::unit(unit) }
+    }
+
+    /// Whether it lies in one of these units.
+    pub fn is_in(self, units: &[u32]) -> bool {
+        self.of == Of::Unit && units.contains(&self.a)
+    }
+
+    pub fn is_exec(self) -> bool {
+        self.is_in(&EXEC)
+    }
+
+    pub fn is_scc(self) -> bool {
+        self.is_in(&[SCC])
+    }
+
+    /// In no numbered file, and neither VCC nor SCC.
+    pub fn is_special(self) -> bool {
+        self.of == Of::Unit && self.a > VCC[3] && !self.is_scc()
     }
 
     #[must_use]
@@ -111,12 +129,14 @@ impl std::fmt::Display for Lane {
     }
 }
 
-/// The first unit that is no vector register's: SGPRs, then TTMPs and special registers follow.
-pub const FIRST_SCALAR_UNIT: u32 = 8192;
-
-pub fn is_vector_unit(unit: u32) -> bool {
-    unit < FIRST_SCALAR_UNIT
-}
+/// The first unit of AGPRs, and the first that is no vector register's: SGPRs, TTMPs and special registers follow.
+pub const FIRST_AGPR: u32 = 4096;
+pub const FIRST_SCALAR: u32 = 8192;
+/// Units of registers outside the numbered files.
+pub const VCC: [u32; 4] = [12_288, 12_289, 12_290, 12_291];
+pub const EXEC: [u32; 4] = [12_292, 12_293, 12_294, 12_295];
+pub const SCC: u32 = 12_298;
+pub const FLAT_SCRATCH: [u32; 4] = [12_300, 12_301, 12_302, 12_303];
 
 impl Hash for Lane {
     fn hash<H: Hasher>(&self, state: &mut H) {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::header::{argument_sgprs, has_argument, is_true, number, object, registers_in};
-use crate::model::{Function, Refused};
+use crate::header::{has_argument, info, object, registers_in, value};
+use crate::lanes::{FIRST_SCALAR, VCC};
+use crate::model::{ensure, Done, Function, Refused};
 use crate::module::{attributes, Attributes};
 use crate::tables::{tables, Processor};
 
@@ -27,166 +28,139 @@ const SET_ASIDE: [&str; 7] = [
     "wwmReservedRegs", "vgprForAGPRCopy",
 ];
 
-fn refuse<T>(message: String) -> Result<T, Refused> {
-    Err(Refused::new("attribute", message, ""))
+fn wrong(message: impl Into<String>) -> Refused {
+    Refused::new("attribute", message, "")
 }
 
 /// An integer as StringRef::getAsInteger(0) reads it, at most 32 bits.
-fn integer(text: &str) -> Result<u64, Refused> {
+fn integer(text: &str) -> Done<u64> {
     let lower = text.to_ascii_lowercase();
-    let (radix, digits) = match lower.as_bytes() {
-        [b'0', b'x', ..] => (16, lower.get(2..)),
-        [b'0', b'b', ..] => (2, lower.get(2..)),
-        [b'0', b'o', ..] if text.starts_with("0o") => (8, lower.get(2..)),
-        [b'0', b'0'..=b'9', ..] => (8, lower.get(1..)),
-        _ => (10, Some(lower.as_str())),
+    let (radix, from) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, 2),
+        [b'0', b'b', ..] => (2, 2),
+        [b'0', b'o', ..] if text.starts_with("0o") => (8, 2),
+        [b'0', b'0'..=b'9', ..] => (8, 1),
+        _ => (10, 0),
     };
-    let digits = digits.filter(|digits| !digits.starts_with(['+', '-'])).unwrap_or("");
-    u32::from_str_radix(digits, radix).map(u64::from).or_else(|_| refuse(format!("`{text}` is no integer")))
+    let digits = lower.get(from..).filter(|digits| !digits.starts_with(['+', '-'])).unwrap_or("");
+    u32::from_str_radix(digits, radix).map(u64::from).map_err(|_| wrong(format!("`{text}` is no integer")))
 }
 
 /// The attribute `a` or `a,b` (AMDGPU::getIntegerPairAttribute).
-fn pair(attributes: &Attributes, key: &str) -> Result<Option<(u64, Option<u64>)>, Refused> {
+fn pair(attributes: &Attributes, key: &str) -> Done<Option<(u64, Option<u64>)>> {
     let Some(text) = attributes.strings.get(key) else { return Ok(None) };
     let (first, second) = text.split_once(',').unwrap_or((text, ""));
-    let second = if second.trim().is_empty() { None } else { Some(integer(second.trim())?) };
+    let second = Some(second.trim()).filter(|second| !second.is_empty()).map(integer).transpose()?;
     Ok(Some((integer(first.trim())?, second)))
 }
 
 /// The processor as a function's features make it (GCNSubtarget::initializeSubtargetDependencies).
-fn with_features(target: &Processor, attributes: &Attributes) -> Result<Processor, Refused> {
-    let mut target = target.clone();
-    let cpu = attributes.strings.get("target-cpu").map_or("", String::as_str);
-    if !cpu.is_empty() && cpu != target.name {
-        return Err(Refused::new("processor", format!("the function is compiled for {cpu}"), ""));
-    }
-    let dynamic = attributes.strings.get("amdgpu-dynamic-vgpr-block-size").map_or(Ok(0), |text| integer(text))?;
-    if dynamic != 0 {
-        return refuse("VGPRs are allocated dynamically".into());
-    }
-    let (mut cu_mode, mut xnack) = (target.cu_mode, target.xnack);
-    let features = attributes.strings.get("target-features").map_or("", String::as_str);
-    for feature in features.split(',').filter(|feature| !feature.is_empty()) {
-        let Some(name) = feature.strip_prefix('+').or(feature.strip_prefix('-')) else {
-            return refuse(format!("the feature {feature} has no sign"));
-        };
+fn with_features(own: &Processor, attributes: &Attributes) -> Done<Processor> {
+    let mut target = own.clone();
+    let text = |key: &str| attributes.strings.get(key).map_or("", String::as_str);
+    let cpu = text("target-cpu");
+    ensure!(cpu.is_empty() || cpu == target.name, "processor", "", "the function is compiled for {cpu}");
+    let dynamic = attributes.strings.get("amdgpu-dynamic-vgpr-block-size").map(|text| integer(text)).transpose()?;
+    ensure!(dynamic.unwrap_or(0) == 0, "attribute", "", "VGPRs are allocated dynamically");
+    let mut cu_mode = target.cu_mode;
+    for feature in text("target-features").split(',').filter(|feature| !feature.is_empty()) {
         let is_on = feature.starts_with('+');
-        if !tables().may_ask_for(name, is_on, &target) {
-            return refuse(format!("the feature {feature} is not one of {}", target.name));
-        }
+        let name = feature.strip_prefix(['+', '-']).ok_or_else(|| wrong(format!("{feature} has no sign")))?;
+        let known = tables().may_ask_for(name, is_on, &target);
+        ensure!(known, "attribute", "", "the feature {feature} is not one of {}", target.name);
         match name {
             "cumode" => cu_mode = cu_mode.map(|_| is_on),
-            "xnack" => xnack = target.xnack && is_on,
+            "xnack" => target.xnack = own.xnack && is_on,
             _ => {}
         }
     }
     match (target.cu_mode, cu_mode) {
         // The block that a work-group shares is one compute unit, not two.
         (Some(false), Some(true)) => {
-            target.lds_bytes /= 2;
-            target.simds = 2;
-            target.max_barriers = 16;
+            (target.lds_bytes, target.simds, target.max_barriers) = (target.lds_bytes / 2, 2, 16)
         }
         // gfx1250 has no other mode, but LLVM counts as if it had, with the SIMDs of one unit.
-        (Some(true), Some(false)) => {
-            target.lds_bytes = target.lds_bytes.saturating_mul(2);
-            target.max_barriers = 32;
-        }
+        (Some(true), Some(false)) => (target.lds_bytes, target.max_barriers) = (target.lds_bytes * 2, 32),
         _ => {}
     }
-    (target.cu_mode, target.xnack) = (cu_mode, xnack);
     Ok(target)
 }
 
 /// Least and most work-items of a work-group (AMDGPUSubtarget::getFlatWorkGroupSizes).
-fn work_group(attributes: &Attributes, target: &Processor) -> Result<(u64, u64), Refused> {
+fn work_group(attributes: &Attributes, target: &Processor) -> Done<(u64, u64)> {
     let is_shader = tables().convention(&attributes.convention).is_some_and(|convention| convention.is_shader);
-    let default = (1, if is_shader { u64::from(target.wave_size) } else { WORK_GROUP });
-    match pair(attributes, "amdgpu-flat-work-group-size")? {
-        None => Ok(default),
-        Some((_, None)) => refuse("amdgpu-flat-work-group-size is no pair".into()),
-        Some((low, Some(high))) if low > high || low < 1 || high > WORK_GROUP => Ok(default),
-        Some((low, Some(high))) => Ok((low, high)),
-    }
+    let Some((low, high)) = pair(attributes, "amdgpu-flat-work-group-size")? else {
+        return Ok((1, if is_shader { target.wave_size.into() } else { WORK_GROUP }));
+    };
+    let high = high.ok_or_else(|| wrong("amdgpu-flat-work-group-size is no pair"))?;
+    let fits = low <= high && low >= 1 && high <= WORK_GROUP;
+    Ok(if fits { (low, high) } else { (1, if is_shader { target.wave_size.into() } else { WORK_GROUP }) })
 }
 
-/// Least and most waves of a SIMD over the sizes of a work-group (AMDGPUSubtarget::getOccupancyWithWorkGroupSizes).
-fn occupancy(target: &Processor, lds: u64, (low, high): (u64, u64)) -> Option<(u64, u64)> {
-    let (wave, simds, max_waves) = (u64::from(target.wave_size), u64::from(target.simds), u64::from(target.max_waves));
-    let slots = max_waves.checked_mul(simds)?;
-    let by_lds = u64::from(target.lds_bytes) / lds.max(1);
+/// Most waves of a SIMD over the sizes of a work-group (AMDGPUSubtarget::getOccupancyWithWorkGroupSizes).
+fn occupancy(target: &Processor, lds: u64, (low, high): (u64, u64)) -> u64 {
+    let [wave, simds, max_waves, lds_bytes, barriers] =
+        [target.wave_size, target.simds, target.max_waves, target.lds_bytes, target.max_barriers].map(u64::from);
+    let slots = max_waves * simds;
+    let by_lds = lds_bytes / lds.max(1);
     if by_lds == 0 {
-        return Some((1, 1));
+        return 1;
     }
-    let groups =
-        |waves: u64| if waves == 1 { slots } else { (slots / waves.max(1)).min(u64::from(target.max_barriers)) };
+    let groups = |waves: u64| if waves == 1 { slots } else { (slots / waves).min(barriers) }.min(by_lds);
     let (low_each, high_each) = (low.div_ceil(wave), high.div_ceil(wave));
-    let (many, few) = (groups(low_each).min(by_lds), groups(high_each).min(by_lds));
-    let (mut most, mut least) = (low_each.checked_mul(many)?, high_each.checked_mul(few)?);
-    if least >= most {
-        std::mem::swap(&mut most, &mut least);
+    let (many, few) = (groups(low_each), groups(high_each));
+    let (mut most, at_high) = (low_each * many, high_each * few);
+    if at_high >= most {
+        most = at_high;
     } else {
-        // A size in between may fill the slots better, or worse.
-        let packed = slots.div_ceil(few.checked_add(1)?).checked_mul(few)?;
-        if least > packed {
-            let fewer = ((least - packed).checked_div(few)?).min(high_each.checked_sub(low_each)?);
-            least = least.checked_sub(few.checked_mul(fewer)?)?;
-        }
-        let spare = slots.checked_sub(many.checked_mul(low_each)?)?.checked_div(many)?;
-        let more = spare.min((high.checked_sub(1)? / wave).checked_add(1)?.checked_sub(low_each)?);
-        most = most.checked_add(many.checked_mul(more)?)?;
+        // A size in between may fill the slots better.
+        let spare = slots.saturating_sub(most) / many.max(1);
+        most += many * spare.min(((high - 1) / wave + 1).saturating_sub(low_each));
     }
-    Some(((least / simds).clamp(1, max_waves), most.div_ceil(simds).clamp(1, max_waves)))
+    most.div_ceil(simds).clamp(1, max_waves)
 }
 
 /// Least and most waves that LLVM compiles for (AMDGPUSubtarget::getWavesPerEU).
-fn waves(attributes: &Attributes, target: &Processor) -> Result<(u64, u64), Refused> {
+fn waves(attributes: &Attributes, target: &Processor) -> Done<(u64, u64)> {
     let sizes = work_group(attributes, target)?;
-    let lds = pair(attributes, "amdgpu-lds-size")?.map_or(0, |(first, _)| first);
-    let Some((_, most)) = occupancy(target, lds, sizes) else { return refuse("no work-group fits".into()) };
-    let per_group = sizes.1.div_ceil(u64::from(target.wave_size)).div_ceil(u64::from(target.simds));
-    let default = (per_group.min(most), most);
-    let Some((low, high)) = pair(attributes, "amdgpu-waves-per-eu")? else { return Ok(default) };
-    let high = high.unwrap_or(u64::from(target.max_waves));
-    if low < default.0 || low > default.1 || low > high || high > u64::from(target.max_waves) {
-        return Ok(default);
-    }
-    Ok((low, high.min(default.1)))
+    let most = occupancy(target, pair(attributes, "amdgpu-lds-size")?.map_or(0, |(first, _)| first), sizes);
+    let per_group = sizes.1.div_ceil(target.wave_size.into()).div_ceil(target.simds.into());
+    let least = per_group.min(most);
+    let Some((low, high)) = pair(attributes, "amdgpu-waves-per-eu")? else { return Ok((least, most)) };
+    let high = high.unwrap_or(target.max_waves.into());
+    let fits = low >= least && low <= most && low <= high && high <= target.max_waves.into();
+    Ok(if fits { (low, high.min(most)) } else { (least, most) })
 }
 
 /// How many VGPRs, AGPRs and SGPRs, from number 0 on.
-fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> Result<[u64; 3], Refused> {
+fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> Done<[u64; 3]> {
     let (low, high) = waves(attributes, target)?;
-    let budget = |waves: u64| u32::try_from(waves).ok().and_then(|waves| tables().budget(target, waves));
-    let (Some([max_sgprs, max_named, _, max_vectors, _]), Some([_, _, min_sgprs, _, min_vectors])) =
-        (budget(low), budget(high))
-    else {
-        return refuse(format!("no budget is known for {low} to {high} waves"));
+    let (Some(most), Some(least)) = (tables().budget(target, low), tables().budget(target, high)) else {
+        return Err(wrong(format!("no budget is known for {low} to {high} waves")));
     };
     let requested = |key: &str| attributes.strings.get(key).map(|text| integer(text)).transpose();
     // VCC, XNACK_MASK and FLAT_SCRATCH follow the numbered SGPRs.
-    let extra: u64 = match target.major {
+    let extra = match target.major {
         10.. => 2,
         _ if target.architected_flat_scratch || has_argument(function, "flatScratchInit") => 6,
         _ if target.xnack => 4,
         _ => 2,
     };
-    let mut sgprs = u64::from(max_sgprs);
-    if let Some(mut wanted) = requested("amdgpu-num-sgpr")?.filter(|wanted| *wanted > extra) {
-        let preloaded = number(function, "machineFunctionInfo.numKernargPreloadSGPRs").unwrap_or(u64::MAX);
-        wanted = wanted.max(argument_sgprs(function).saturating_add(preloaded));
-        if wanted <= sgprs && wanted >= u64::from(min_sgprs) {
+    let mut sgprs = u64::from(most.max_sgprs);
+    if let Some(wanted) = requested("amdgpu-num-sgpr")?.filter(|wanted| *wanted > extra) {
+        let arguments = tables().arguments.values().filter(|argument| has_argument(function, argument.name));
+        let preloaded = info(function, "numKernargPreloadSGPRs").parse().unwrap_or(0_u32);
+        let wanted = wanted.max(arguments.map(|a| u64::from(a.sgprs)).sum::<u64>() + u64::from(preloaded));
+        if wanted <= sgprs && wanted >= least.min_sgprs.into() {
             sgprs = wanted;
         }
     }
-    sgprs = sgprs.saturating_sub(extra).min(u64::from(max_named));
-    let mut total = u64::from(max_vectors);
+    sgprs = sgprs.saturating_sub(extra).min(most.max_addressable_sgprs.into());
+    let mut total = u64::from(most.max_vectors);
     if let Some(wanted) = requested("amdgpu-num-vgpr")?.filter(|wanted| *wanted != total) {
-        let wanted = wanted.saturating_mul(if target.unified_vgpr { 2 } else { 1 });
-        if wanted > u64::from(u32::MAX) {
-            return refuse("amdgpu-num-vgpr does not fit".into());
-        }
-        total = wanted.max(u64::from(min_vectors)).min(total);
+        let wanted = wanted * if target.unified_vgpr { 2 } else { 1 };
+        ensure!(wanted <= u32::MAX.into(), "attribute", "", "amdgpu-num-vgpr does not fit");
+        total = wanted.max(least.min_vectors.into()).min(total);
     }
     if !target.unified_vgpr {
         return Ok([total, 0, sgprs]);
@@ -195,84 +169,64 @@ fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> R
     let (low, high) = match pair(attributes, "amdgpu-agpr-alloc")? {
         // Nothing is known of the AGPRs: each file gets its half.
         None => (total / 2, total / 2),
-        Some((low, high)) => (low.div_ceil(4).saturating_mul(4).min(a), high.unwrap_or(u64::from(u32::MAX))),
+        Some((low, high)) => ((low.div_ceil(4) * 4).min(a), high.unwrap_or(u32::MAX.into())),
     };
     let high = high.max(low).min(total);
-    let low = low.min(a).min(high);
-    let vgprs = total.saturating_sub(low).min(v);
+    let vgprs = total.saturating_sub(low.min(a).min(high)).min(v);
     Ok([vgprs, total.saturating_sub(vgprs).min(high), sgprs])
 }
 
 /// The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack).
 fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
-    let info = |key: &str| is_true(function, &format!("machineFunctionInfo.{key}"));
-    if info("isEntryFunction") || info("isChainFunction") || attributes.strings.contains_key("no-realign-stack") {
-        return false;
-    }
+    let is_entry = ["isEntryFunction", "isChainFunction"].iter().any(|key| info(function, key) == "true");
     let rows = function.stack.values().filter(|row| object(row, "stack-id") == "default");
-    let of_objects = rows.map(|row| object(row, "alignment").parse().unwrap_or(u64::MAX));
-    let alignment = of_objects.chain([number(function, "frameInfo.maxAlignment").unwrap_or(u64::MAX)]).max();
-    alignment > Some(16) || attributes.words.iter().any(|word| word.starts_with("alignstack"))
+    let own = value(function, "frameInfo.maxAlignment");
+    let alignments = rows.map(|row| object(row, "alignment")).chain([own.as_str()]);
+    let is_aligned = alignments.map(|text| text.parse().unwrap_or(u64::MAX)).any(|alignment| alignment > 16);
+    let asks = is_aligned || attributes.words.iter().any(|word| word.starts_with("alignstack"));
+    asks && !is_entry && !attributes.strings.contains_key("no-realign-stack")
 }
 
 /// Units that a function of this convention leaves as it found them (SIRegisterInfo::getCalleeSavedRegs).
 ///
 /// # Errors
 /// `calling-convention`: it is not known.
-pub fn preserved(convention: &str, target: &Processor) -> Result<BTreeSet<u32>, Refused> {
-    let Some(row) = tables().convention(convention) else {
-        return Err(Refused::new("calling-convention", format!("{convention} is not known"), ""));
-    };
-    let [without, with_agprs] = row.saved;
-    let mask = if target.has_agprs { with_agprs } else { without };
-    if mask.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    tables().mask(mask).map_or_else(|| refuse(format!("the mask {mask} is not known")), Ok)
+pub fn preserved(convention: &str, target: &Processor) -> Done<BTreeSet<u32>> {
+    let row = tables().convention(convention);
+    let row = row.ok_or_else(|| Refused::new("calling-convention", format!("{convention} is not known"), ""))?;
+    let mask = if target.has_agprs { row.saved_with_agprs } else { row.saved };
+    let none = mask.is_empty().then(BTreeSet::new);
+    none.or_else(|| tables().mask(mask)).ok_or_else(|| wrong(format!("the mask {mask} is not known")))
 }
 
 /// What an allocator may do in a function of this file.
 ///
 /// # Errors
 /// `attribute`, `processor`, `calling-convention` or `module`: the function's header or attributes say something that is not known.
-pub fn limits(function: &Function, module: &str, target: &Processor) -> Result<Limits, Refused> {
+pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Limits> {
     let attributes = attributes(module, &function.name)?;
-    if number(function, "machineFunctionInfo.dynamicVGPRBlockSize") != Some(0) {
-        return refuse("VGPRs are allocated dynamically".into());
-    }
+    let is_dynamic = !matches!(info(function, "dynamicVGPRBlockSize").as_str(), "" | "0");
+    ensure!(!is_dynamic, "attribute", "", "VGPRs are allocated dynamically");
     let target = with_features(target, &attributes)?;
     let mut limits = Limits::default();
     for (file, count) in ['v', 'a', 's'].into_iter().zip(counts(function, &attributes, &target)?) {
-        let Some((base, size)) = tables().file(file) else { return refuse(format!("there is no file {file}")) };
-        let count = u32::try_from(count).unwrap_or(u32::MAX).min(size);
-        limits.allocatable.extend(base..base.saturating_add(count.saturating_mul(2)));
+        let (first, end) = tables().file(file);
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min((end - first) / 2);
+        limits.allocatable.extend(first..first + 2 * count);
     }
-    let vcc = tables().register("vcc").map(|register| register.units).unwrap_or_default();
-    limits.allocatable.extend(vcc);
-    for register in tables().special_registers().filter(|register| register.is_marked("kept")) {
-        limits.kept.extend(&register.units);
-    }
-    if let Some((base, size)) = tables().file('t') {
-        limits.kept.extend(base..base.saturating_add(size.saturating_mul(2)));
-    }
-    let mut aside: Vec<(String, bool)> = Vec::new();
-    for (k, key) in SET_ASIDE.iter().enumerate() {
-        let names = registers_in(function, &format!("machineFunctionInfo.{key}"));
-        aside.extend(names.into_iter().map(|name| (name, k < 3)));
-    }
-    if has_base_pointer(function, &attributes) {
-        aside.push(("sgpr34".into(), true));
-    }
-    for (name, is_kept) in aside {
-        let Some(register) = tables().register(&name) else { return refuse(format!("${name} is not known")) };
+    limits.allocatable.extend(VCC);
+    limits.kept.extend(tables().marked("kept"));
+    let (first, end) = tables().file('t');
+    limits.kept.extend(first..end);
+    let fields = SET_ASIDE.iter().enumerate();
+    let listed = fields.flat_map(|(k, key)| registers_in(function, key).into_iter().map(move |name| (name, k < 3)));
+    let base_pointer = has_base_pointer(function, &attributes).then(|| ("sgpr34".to_string(), true));
+    for (name, is_kept) in listed.chain(base_pointer) {
+        let register = tables().register(&name).ok_or_else(|| wrong(format!("${name} is not known")))?;
         limits.allocatable.retain(|unit| !register.units.contains(unit));
-        if is_kept {
-            limits.kept.extend(register.units);
-        }
+        limits.kept.extend(register.units.iter().filter(|_| is_kept));
     }
-    let is_scalar =
-        |unit: &u32| ['v', 'a'].iter().filter_map(|f| tables().file(*f)).all(|(b, n)| !(b..b + 2 * n).contains(unit));
-    limits.saved = preserved(&attributes.convention, &target)?.into_iter().filter(is_scalar).collect();
+    limits.saved = preserved(&attributes.convention, &target)?.split_off(&FIRST_SCALAR);
     Ok(limits)
 }
 
@@ -297,9 +251,8 @@ mod tests {
         let module = format!("define amdgpu_kernel void @f() {attributes} {{\n}}\n");
         let function = Function { name: "f".into(), ..Function::default() };
         let limits = limits(&function, &module, target).ok()?;
-        let count =
-            |file| tables().file(file).map(|(base, n)| limits.allocatable.range(base..base + 2 * n).count() / 2);
-        Some([count('v')?, count('a')?, count('s')?])
+        let count = |file| limits.allocatable.range(tables().file(file).0..tables().file(file).1).count() / 2;
+        Some([count('v'), count('a'), count('s')])
     }
 
     #[test]

@@ -1,10 +1,180 @@
-//! What an instruction does with masks and EXEC (spec 10.1 to 10.5), and what it says of threads (10.7, 10.8, 10.9, 10.10).
+//! Masks (spec 10.1, 10.2), what an instruction does with them and with EXEC (10.3 to 10.5), and what it says of threads
+//! (10.7, 10.8, 10.9, 10.10).
 
-use crate::context::{Code, Context};
-use crate::forms::{is_exec, is_scc};
-use crate::lanes::Lane;
-use crate::model::{Kind, Operand, Refused};
-use crate::threads::{combine, Class, Mask, State};
+use crate::context::Context;
+use crate::lanes::{Lane, Map, Set, EXEC};
+use crate::model::{ensure, Done, Instruction, Kind, Operand, IMPLICIT};
+use crate::threads::{Class, State};
+
+/// What an operand is as a mask (spec 10.1).
+#[derive(Clone, Debug)]
+pub enum Mask {
+    Everybody,
+    Nobody,
+    /// All these masks are the operand's value.
+    Known(Vec<u32>),
+    Unknown,
+}
+
+impl Mask {
+    /// Whether the threads of a class are in it (spec 10.2).
+    pub fn is_in(&self, class: &Class) -> Option<bool> {
+        match self {
+            _ if class.kind == 'P' => Some(true),
+            Mask::Everybody => Some(true),
+            Mask::Nobody => Some(false),
+            Mask::Known(masks) => masks.iter().find_map(|mask| class.masks.get(mask).copied()),
+            Mask::Unknown => None,
+        }
+    }
+
+    /// The numbers of the masks that it is known to be.
+    pub fn numbers(&self) -> &[u32] {
+        if let Mask::Known(masks) = self {
+            masks
+        } else {
+            &[]
+        }
+    }
+
+    fn is(&self, found: impl Fn(u32) -> bool) -> bool {
+        matches!(self, Mask::Everybody) || self.numbers().iter().any(|mask| found(*mask))
+    }
+}
+
+/// What is known of masks, by their numbers, and of the scalar names that are parts of them. Some are no masks, but facts
+/// that names carry as they carry masks.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Of which masks a scalar name is a part, and which part.
+    parts: Map<Lane, Vec<(u32, u32)>>,
+    nonempty: Set<u32>,
+    next: u32,
+    exec: u32,
+    /// The vector lane of which a scalar is what the first active thread has (spec 10.7).
+    first_of: Map<u32, Lane>,
+    /// Masks that hold the first active thread (spec 10.7).
+    first_in: Set<u32>,
+    /// Numbers of active threads (spec 10.8).
+    numbers: Set<u32>,
+    /// Masks that are not empty where EXEC has become 0 (spec 10.10).
+    pub emptied_by: Vec<u32>,
+    /// The mask that is not empty where SCC is 1 (spec 10.9).
+    pub scc: Option<u32>,
+}
+
+impl Facts {
+    pub fn forget(&mut self, name: Lane) {
+        if name.vector {
+            self.first_of.retain(|_, of| *of != name);
+        } else {
+            self.parts.remove(&name);
+            self.scc = self.scc.filter(|_| !name.is_scc());
+        }
+    }
+
+    /// What a scalar name carries to a copy.
+    pub fn parts_of(&self, from: Lane, to: Lane) -> Option<Vec<(u32, u32)>> {
+        self.parts.get(&from).filter(|_| !from.vector && !to.vector).cloned()
+    }
+
+    pub fn set_parts(&mut self, to: Lane, parts: Option<Vec<(u32, u32)>>) {
+        self.parts.extend(parts.map(|parts| (to, parts)));
+    }
+
+    pub fn new_mask(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn mark_nonempty(&mut self, masks: &[u32]) {
+        self.nonempty.extend(masks);
+    }
+
+    /// These names are the parts of a mask, from part 0 on.
+    pub fn set_mask(&mut self, names: &[Lane], mask: u32) {
+        for (part, name) in (0..).zip(names).filter(|(_, name)| !name.vector) {
+            let parts = self.parts.entry(*name).or_default();
+            if parts.len() < 16 && !parts.contains(&(mask, part)) {
+                parts.push((mask, part));
+            }
+        }
+    }
+
+    /// The masks whose parts these names are, in order.
+    pub fn masks_of(&self, names: &[Lane]) -> Mask {
+        let has = |name: &Lane, part: (u32, u32)| self.parts.get(name).is_some_and(|parts| parts.contains(&part));
+        let first = names.first().and_then(|name| self.parts.get(name)).map_or(&[][..], Vec::as_slice);
+        let is_whole = |mask: &u32| (0..).zip(names).all(|(part, name)| has(name, (*mask, part)));
+        Mask::Known(first.iter().map(|(mask, _)| *mask).filter(is_whole).collect())
+    }
+
+    pub fn is_nonempty(&self, mask: &Mask) -> bool {
+        mask.is(|mask| self.nonempty.contains(&mask))
+    }
+
+    /// Some thread is active (spec 10.5).
+    pub fn some_active(&self) -> bool {
+        self.nonempty.contains(&self.exec)
+    }
+
+    pub fn set_some_active(&mut self) {
+        let parts = self.parts.get(&Lane::unit(EXEC[0])).map_or(&[][..], Vec::as_slice);
+        self.nonempty.extend(parts.iter().map(|(mask, _)| *mask).chain([self.exec]));
+    }
+
+    /// The first active thread is in this mask (spec 10.7).
+    fn has_first(&self, mask: &Mask) -> bool {
+        mask.is(|mask| mask == self.exec || self.first_in.contains(&mask))
+    }
+
+    fn is_first(&self, scalar: Lane, vector: Lane) -> bool {
+        self.masks_of(&[scalar]).is(|fact| self.first_of.get(&fact) == Some(&vector))
+    }
+
+    /// These names number an active thread (spec 10.8).
+    pub fn is_number(&self, names: &[Lane]) -> bool {
+        self.masks_of(names).is(|fact| self.numbers.contains(&fact))
+    }
+}
+
+impl State {
+    /// These names are the parts of a new mask, that of the active classes.
+    pub fn note_active(&mut self, names: &[Lane]) -> u32 {
+        let mask = self.facts.new_mask();
+        self.classes.iter_mut().for_each(|class| class.masks.extend([(mask, class.active)]));
+        self.facts.set_mask(names, mask);
+        mask
+    }
+
+    /// At a block's entry: EXEC is a mask of its own, of the classes that are active.
+    pub fn begin(&mut self, exec: &[Lane], some: bool) {
+        self.facts.exec = self.note_active(exec);
+        if some {
+            self.facts.set_some_active();
+        }
+    }
+
+    /// A new mask that is this value.
+    fn mask_with(&mut self, value: &Value) -> u32 {
+        let mask = self.facts.new_mask();
+        for class in &mut self.classes {
+            class.masks.extend(value.is_in(class).map(|inside| (mask, inside)));
+        }
+        let nonempty = match value {
+            Value::Operation("OR", a, b) => self.facts.is_nonempty(a) || self.facts.is_nonempty(b),
+            Value::Same(mask) => self.facts.is_nonempty(mask),
+            _ => false,
+        };
+        self.facts.mark_nonempty(&[mask][..usize::from(nonempty)]);
+        mask
+    }
+
+    /// Divide the classes of which a mask says nothing (spec 10.4).
+    fn split_by(&mut self, mask: u32) -> Done {
+        self.split(|class| Mask::Known(vec![mask]).is_in(class).is_none().then_some(mask))
+    }
+}
 
 /// How a value comes about.
 #[derive(Clone, Debug)]
@@ -13,6 +183,52 @@ enum Value {
     Same(Mask),
     /// A comparison: out for classes that wait, unknown for others.
     Comparison,
+}
+
+impl Value {
+    /// Whether the threads of a class are in it.
+    fn is_in(&self, class: &Class) -> Option<bool> {
+        match self {
+            Value::Operation(operation, a, b) => combine(operation, a.is_in(class), b.is_in(class)),
+            Value::Same(mask) => mask.is_in(class),
+            Value::Comparison => Some(false).filter(|_| !class.active),
+        }
+    }
+
+    /// The first active thread is in it (spec 10.7).
+    fn has_first(&self, facts: &Facts) -> bool {
+        match self {
+            Value::Operation("AND", a, b) => facts.has_first(a) && facts.has_first(b),
+            Value::Operation("OR", a, b) => facts.has_first(a) || facts.has_first(b),
+            Value::Same(mask) => facts.has_first(mask),
+            _ => false,
+        }
+    }
+}
+
+/// Three-valued logic of spec 10.3; `None` for an operation that is not known.
+fn combine(operation: &str, a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    let not = |x: Option<bool>| x.map(|x| !x);
+    let and = |a: Option<bool>, b: Option<bool>| match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
+    let or = |a, b| not(and(not(a), not(b)));
+    let xor = a.zip(b).map(|(a, b)| a != b);
+    match operation {
+        "AND" => and(a, b),
+        "OR" => or(a, b),
+        "XOR" => xor,
+        "NAND" => not(and(a, b)),
+        "NOR" => not(or(a, b)),
+        "XNOR" => not(xor),
+        "ANDN1" => and(not(a), b),
+        "ANDN2" => and(a, not(b)),
+        "ORN1" => or(not(a), b),
+        "ORN2" => or(a, not(b)),
+        _ => None,
+    }
 }
 
 /// What is to be done when the instruction has written.
@@ -34,228 +250,163 @@ pub struct Effect {
 
 impl Effect {
     /// Read the operands that are masks, before anything is written.
-    pub fn of(context: &Context<'_>, state: &mut State, p: Code<'_>, exec_lanes: &[Lane]) -> Result<Effect, Refused> {
-        let text = &context.before;
-        let operands = &p.instruction.operands;
-        let defined = text.gather(p, Operand::is_def)?;
-        let exec_written: Vec<Lane> = defined.iter().copied().filter(|lane| is_exec(*lane)).collect();
-        let writes_exec = !exec_written.is_empty();
-        let first = match operands.first().filter(|o| o.is_def() && !o.is_implicit()) {
-            Some(operand) => text.lanes(p, operand)?,
-            None => Vec::new(),
-        };
-        let is_wide = |lanes: &[Lane]| lanes.len() == context.wave_lanes && lanes.iter().all(|lane| !lane.vector);
+    pub fn of(context: &Context<'_>, state: &mut State, p: &Instruction) -> Done<Effect> {
+        let exec = &context.exec;
+        let operand = |number: usize| p.operands.get(number);
+        let lanes_of = |number: usize| operand(number).map_or(&[][..], |o| &o.lanes);
+        let defined = p.lanes(Operand::is_def);
+        let written: Vec<Lane> = defined.iter().copied().filter(|lane| lane.is_exec()).collect();
+        let writes_exec = !written.is_empty();
+        let first = operand(0).filter(|o| o.is_def() && !o.is(IMPLICIT)).map_or(Vec::new(), |o| o.lanes.clone());
+        let is_wide = |lanes: &[Lane]| lanes.len() == exec.len() && lanes.iter().all(|lane| !lane.vector);
         let wide = is_wide(&first);
-        let mut effect = Effect { old: state.masks_of(exec_lanes), ..Effect::default() };
-        let lanes_of = |number: usize| operands.get(number).map_or(Ok(Vec::new()), |o| text.lanes(p, o));
-        if p.has("compare-equal") && operands.iter().skip(1).take(2).all(Operand::reads) {
-            let (a, b) = (lanes_of(1)?, lanes_of(2)?);
-            let all = |a: &[Lane], b: &[Lane]| {
-                a.len() == b.len() && !a.is_empty() && a.iter().zip(b).all(|(s, v)| state.is_first(*s, *v))
-            };
-            effect.first = all(&a, &b) || all(&b, &a);
+        let old = state.facts.masks_of(exec);
+        let mut effect = Effect { old: old.numbers().to_vec(), ..Effect::default() };
+        if p.has("compare-equal") && [1, 2].iter().all(|n| operand(*n).is_none_or(Operand::reads)) {
+            let (a, b) = (lanes_of(1), lanes_of(2));
+            let same = |(one, other): (&Lane, &Lane)| state.facts.is_first(*one, *other);
+            let all = |a: &[Lane], b: &[Lane]| a.iter().zip(b).all(same);
+            effect.first = a.len() == b.len() && !a.is_empty() && (all(a, b) || all(b, a));
         }
-        if p.opcode.value("reach") == "first"
-            && p.instruction.definitions == 1
-            && operands.get(1).is_some_and(Operand::reads)
-        {
-            let source = lanes_of(1)?;
-            if source.len() == first.len() && p.instruction.explicit().count() == 2 {
-                effect.firsts = first.iter().copied().zip(source).collect();
-            }
+        let reads_one = p.definitions == 1 && operand(1).is_some_and(Operand::reads) && p.explicit().count() == 2;
+        if p.value("reach") == "first" && reads_one && lanes_of(1).len() == first.len() {
+            effect.firsts = first.iter().copied().zip(lanes_of(1).iter().copied()).collect();
         }
+        let mut of = |number: usize| mask_of(context, state, operand(number));
+        let (binary, saving) = (p.value("mask"), p.value("save"));
         if p.has("first-bit") {
-            let mask = mask_of(context, state, p, operands.get(1), exec_lanes)?;
-            if state.mask_is_nonempty(&mask) && state.only_active(&mask) {
+            let mask = of(1);
+            if state.facts.is_nonempty(&mask) && state.only_active(&mask) {
                 effect.number = first.clone();
             }
-        }
-        let mut of = |number: usize| mask_of(context, state, p, operands.get(number), exec_lanes);
-        let (binary, saving) = (p.opcode.value("mask"), p.opcode.value("save"));
-        if !binary.is_empty() && wide {
-            let value = Value::Operation(binary, of(1)?, of(2)?);
-            effect.result = Some((first.clone(), value));
-            effect.scc = defined.iter().any(|lane| is_scc(*lane));
+        } else if !binary.is_empty() && wide {
+            effect.result = Some((first.clone(), Value::Operation(binary, of(1), of(2))));
+            effect.scc = defined.iter().any(|lane| lane.is_scc());
         } else if !saving.is_empty() && wide && writes_exec {
-            let operand = of(1)?;
-            let old = Mask::Known(state.masks_of(exec_lanes));
-            effect.result = Some((first.clone(), Value::Same(old.clone())));
-            effect.exec = Some(Value::Operation(saving, operand, old));
+            effect.exec = Some(Value::Operation(saving, of(1), old.clone()));
+            effect.result = Some((first.clone(), Value::Same(old)));
         } else if p.has("enter-wwm") && wide && writes_exec {
-            effect.result = Some((first.clone(), Value::Same(Mask::Known(effect.old.clone()))));
+            effect.result = Some((first.clone(), Value::Same(old)));
             effect.exec = Some(Value::Same(Mask::Everybody));
         } else if p.has("mask-move") && wide {
-            effect.result = Some((first.clone(), Value::Same(of(1)?)));
+            effect.result = Some((first.clone(), Value::Same(of(1))));
         } else if p.has("compare") {
-            let lanes = if first.is_empty() { implicit_result(context, p)? } else { first.clone() };
-            if is_wide(&lanes) {
-                effect.result = Some((lanes, Value::Comparison));
-            }
+            // The implicit result of a comparison is `$vcc` or its half.
+            let is_vcc = |o: &Operand| o.register.is_some_and(|register| register.name.starts_with("vcc"));
+            let implicit = p.defined().find(|o| o.is(IMPLICIT) && is_vcc(o)).filter(|_| first.is_empty());
+            let lanes = implicit.map_or(first.clone(), |o| o.lanes.clone());
+            effect.result = is_wide(&lanes).then_some((lanes, Value::Comparison));
         } else if p.has("cmpx") && writes_exec {
             effect.exec = Some(Value::Comparison);
         }
-        if writes_exec && first == exec_lanes && effect.exec.is_none() && !p.has("compare") {
+        if writes_exec && first == *exec && effect.exec.is_none() && !p.has("compare") {
             effect.exec = effect.result.take().map(|(_, value)| value);
         }
-        let covers = exec_lanes.iter().all(|lane| exec_written.contains(lane));
+        let covers = exec.iter().all(|lane| written.contains(lane));
         // Wave32 has no use for EXEC's high half, but `implicit-def $exec` names it.
-        let stray = exec_written.iter().any(|lane| !exec_lanes.contains(lane)) && context.processor.wave_size != 32;
-        if writes_exec && (effect.exec.is_none() || !covers || stray) {
-            return Err(p.refused("exec", "it writes EXEC in a way that is not followed"));
-        }
+        let stray = written.iter().any(|lane| !exec.contains(lane)) && context.processor.wave_size != 32;
+        let followed = !writes_exec || effect.exec.is_some() && covers && !stray;
+        ensure!(followed, "exec", p, "it writes EXEC in a way that is not followed");
         Ok(effect)
     }
 
     /// Follow it; at an instruction marked `split`, classes are split by the result.
-    pub fn apply(self, state: &mut State, p: Code<'_>, exec_lanes: &[Lane], split: bool) -> Result<(), Refused> {
+    pub fn apply(self, state: &mut State, p: &Instruction, exec: &[Lane], split: bool) -> Done {
         let marked = self.result.is_some() || self.exec.is_some();
-        if split && !marked {
-            return Err(p.refused("certificate", "a `split` where nothing is split"));
-        }
+        ensure!(!split || marked, "certificate", p, "a `split` where nothing is split");
         for (scalar, vector) in self.firsts {
-            state.set_first(scalar, vector);
+            let doubtful = state.threads().any(|class| class.active && class.part.is_doubtful(vector));
+            if !doubtful && vector.vector && !scalar.vector {
+                let fact = state.facts.new_mask();
+                state.facts.first_of.insert(fact, vector);
+                state.facts.set_mask(&[scalar], fact);
+            }
         }
         if !self.number.is_empty() {
-            state.set_number(&self.number);
+            let fact = state.facts.new_mask();
+            state.facts.numbers.insert(fact);
+            state.facts.set_mask(&self.number, fact);
         }
-        let some = state.some_active();
+        let some = state.facts.some_active();
         if let Some((names, value)) = self.result {
-            let mask = result(state, &value);
-            if self.first || has_first(state, &value) {
-                state.set_has_first(mask);
+            let mask = state.mask_with(&value);
+            if self.first || value.has_first(&state.facts) {
+                state.facts.first_in.insert(mask);
             }
-            if self.scc {
-                state.scc = Some(mask);
-            }
-            state.set_mask(&names, mask);
-            if let Value::Same(Mask::Known(masks)) = &value {
-                masks.iter().filter(|other| **other != mask).for_each(|other| state.set_mask(&names, *other));
+            state.facts.scc = Some(mask).filter(|_| self.scc).or(state.facts.scc);
+            state.facts.set_mask(&names, mask);
+            if let Value::Same(same) = &value {
+                same.numbers().iter().for_each(|other| state.facts.set_mask(&names, *other));
             }
             if split {
-                state.split(|class| State::is_in(class, &Mask::Known(vec![mask])).is_none().then_some(mask))?;
+                state.split_by(mask)?;
             }
         }
         let Some(value) = self.exec else { return Ok(()) };
         // First by the one operand that is unknown, then by the result.
         state.split(|class| match &value {
-            Value::Operation(_, a, b) => match (State::is_in(class, a), State::is_in(class, b)) {
-                (None, Some(_)) if inside(class, &value).is_none() => first_known(a),
-                (Some(_), None) if inside(class, &value).is_none() => first_known(b),
+            _ if value.is_in(class).is_some() => None,
+            Value::Operation(_, a, b) => match (a.is_in(class), b.is_in(class)) {
+                (None, Some(_)) => a.numbers().first().copied(),
+                (Some(_), None) => b.numbers().first().copied(),
                 _ => None,
             },
-            Value::Same(mask) if State::is_in(class, mask).is_none() => first_known(mask),
-            _ => None,
+            Value::Same(mask) => mask.numbers().first().copied(),
+            Value::Comparison => None,
         })?;
-        let mask = result(state, &value);
-        if some && has_first(state, &value) {
-            state.mark_nonempty(mask);
+        let mask = state.mask_with(&value);
+        if some && value.has_first(&state.facts) {
+            state.facts.mark_nonempty(&[mask]);
         }
-        if self.scc {
-            state.scc = Some(mask);
-        }
-        let is_old = |mask: &Mask| matches!(mask, Mask::Known(masks) if masks.iter().any(|m| self.old.contains(m)));
-        let grows = matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b));
-        state.split(|class| State::is_in(class, &Mask::Known(vec![mask])).is_none().then_some(mask))?;
+        state.split_by(mask)?;
+        let is_old = |mask: &Mask| mask.numbers().iter().any(|number| self.old.contains(number));
         let emptied_by = match &value {
-            Value::Operation("ANDN2", a, Mask::Known(masks)) if some && is_old(a) => masks.clone(),
-            Value::Operation("ANDN1", Mask::Known(masks), b) if some && is_old(b) => masks.clone(),
+            Value::Operation("ANDN2", a, b) if some && is_old(a) => b.numbers().to_vec(),
+            Value::Operation("ANDN1", a, b) if some && is_old(b) => a.numbers().to_vec(),
             _ => Vec::new(),
         };
-        let also = if let Value::Same(mask) = value { mask } else { Mask::Unknown };
-        state.set_exec(exec_lanes, mask, &also, grows);
-        state.emptied_by = emptied_by;
-        state.find_active();
+        let facts = &mut state.facts;
+        facts.scc = Some(mask).filter(|_| self.scc).or(facts.scc);
+        facts.first_of.clear();
+        facts.first_in.clear();
+        facts.emptied_by = emptied_by;
+        if !matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b)) {
+            facts.numbers.clear();
+        }
+        exec.iter().for_each(|name| drop(facts.parts.remove(name)));
+        let same = if let Value::Same(same) = &value { same.numbers() } else { &[] };
+        [mask].iter().chain(same).for_each(|mask| facts.set_mask(exec, *mask));
+        facts.exec = mask;
+        state.activate(mask);
+        state.bury();
+        // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such a mask.
+        let all_active = state.threads().all(|class| class.active || class.kind != 'T');
+        if all_active || state.facts.nonempty.iter().any(|mask| state.only_active(&Mask::Known(vec![*mask]))) {
+            state.facts.set_some_active();
+        }
         Ok(())
     }
 }
 
-fn first_known(mask: &Mask) -> Option<u32> {
-    if let Mask::Known(masks) = mask {
-        masks.first().copied()
-    } else {
-        None
-    }
-}
-
-/// Whether the threads of a class are in a value.
-fn inside(class: &Class, value: &Value) -> Option<bool> {
-    match value {
-        Value::Operation(operation, a, b) => combine(operation, State::is_in(class, a), State::is_in(class, b)),
-        Value::Same(mask) => State::is_in(class, mask),
-        Value::Comparison => {
-            if class.active {
-                None
-            } else {
-                Some(false)
-            }
-        }
-    }
-}
-
-/// The first active thread is in the value (spec 10.7).
-fn has_first(state: &State, value: &Value) -> bool {
-    match value {
-        Value::Operation("AND", a, b) => state.has_first(a) && state.has_first(b),
-        Value::Operation("OR", a, b) => state.has_first(a) || state.has_first(b),
-        Value::Same(mask) => state.has_first(mask),
-        _ => false,
-    }
-}
-
-/// A new mask that is this value.
-fn result(state: &mut State, value: &Value) -> u32 {
-    let mask = state.new_mask();
-    for class in &mut state.classes {
-        if let Some(inside) = inside(class, value) {
-            class.masks.insert(mask, inside);
-        }
-    }
-    let nonempty = match value {
-        Value::Operation("OR", a, b) => state.mask_is_nonempty(a) || state.mask_is_nonempty(b),
-        Value::Same(mask) => state.mask_is_nonempty(mask),
-        _ => false,
-    };
-    if nonempty {
-        state.mark_nonempty(mask);
-    }
-    mask
-}
-
 /// What an operand is as a mask. Names of which nothing is known become a mask of their own.
-pub fn mask_of(
-    context: &Context<'_>, state: &mut State, p: Code<'_>, operand: Option<&Operand>, exec_lanes: &[Lane],
-) -> Result<Mask, Refused> {
-    let Some(operand) = operand else { return Ok(Mask::Unknown) };
-    if operand.kind == Kind::Immediate {
-        return Ok(match operand.text.as_str() {
-            "0" => Mask::Nobody,
-            "-1" => Mask::Everybody,
-            _ => Mask::Unknown,
-        });
+pub fn mask_of(context: &Context<'_>, state: &mut State, operand: Option<&Operand>) -> Mask {
+    let Some(operand) = operand else { return Mask::Unknown };
+    match operand.text.as_str() {
+        "0" if operand.kind == Kind::Immediate => return Mask::Nobody,
+        "-1" if operand.kind == Kind::Immediate => return Mask::Everybody,
+        _ => {}
     }
-    let mut lanes = context.before.lanes(p, operand)?;
-    if !lanes.is_empty() && lanes.iter().all(|lane| is_exec(*lane)) && lanes.starts_with(exec_lanes) {
-        lanes.truncate(exec_lanes.len());
+    let is_exec = operand.lanes.iter().all(|lane| lane.is_exec()) && operand.lanes.starts_with(&context.exec);
+    let lanes = if is_exec { context.exec.clone() } else { operand.lanes.clone() };
+    let settled = |lane: &Lane| !lane.vector && !state.wave().is_doubtful(*lane);
+    if !operand.reads() || lanes.len() != context.exec.len() || !lanes.iter().all(settled) {
+        return Mask::Unknown;
     }
-    let settled =
-        lanes.len() == context.wave_lanes && lanes.iter().all(|lane| !lane.vector && !state.scalar.is_doubtful(*lane));
-    if !operand.reads() || !settled {
-        return Ok(Mask::Unknown);
+    let known = state.facts.masks_of(&lanes);
+    if !known.numbers().is_empty() {
+        return known;
     }
-    let known = state.masks_of(&lanes);
-    if !known.is_empty() {
-        return Ok(Mask::Known(known));
-    }
-    let own = state.new_mask();
-    state.set_mask(&lanes, own);
-    Ok(Mask::Known(vec![own]))
-}
-
-/// The implicit result of a comparison, `$vcc` or its half.
-fn implicit_result(context: &Context<'_>, p: Code<'_>) -> Result<Vec<Lane>, Refused> {
-    let is_result = |o: &&Operand| o.is_def() && o.is_implicit() && o.register.starts_with("vcc");
-    match p.instruction.operands.iter().find(is_result) {
-        Some(operand) => context.before.lanes(p, operand),
-        None => Ok(Vec::new()),
-    }
+    let own = state.facts.new_mask();
+    state.facts.set_mask(&lanes, own);
+    Mask::Known(vec![own])
 }

@@ -1,20 +1,27 @@
-//! What a text of machine IR says (spec 2.1): files, functions, blocks, instructions, operands.
+//! What a text of machine IR says (spec 2.1): files, functions, blocks, instructions, operands; and a refusal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// Why a pair is refused: the rule, what is wrong in words, and where.
+use crate::lanes::{Lane, Set};
+use crate::tables::{Opcode, OperandRow, Register, RegisterClass};
+
+/// Why a pair is refused: the rule, what is wrong in words, and where (empty where no place is meant).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub rule: &'static str,
     pub message: String,
-    /// `line 12` or `bb.3`; empty where no place is meant.
     pub place: String,
 }
 
+/// What is done, or why it is refused.
+pub type Done<T = ()> = Result<T, Refused>;
+
 impl Refused {
-    pub fn new(rule: &'static str, message: impl Into<String>, place: impl Into<String>) -> Self {
-        Refused { rule, message: message.into(), place: place.into() }
+    pub fn new(rule: &'static str, message: impl Into<String>, place: impl Place) -> Self {
+        let (place, opcode) = (place.place(), place.opcode());
+        let within = if opcode.is_empty() { "" } else { " in " };
+        Refused { rule, message: format!("{}{within}{opcode}", message.into()), place }
     }
 }
 
@@ -22,16 +29,57 @@ impl fmt::Display for Refused {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.rule, self.message)?;
         if self.place.is_empty() {
-            return Ok(());
+            Ok(())
+        } else {
+            write!(out, " ({})", self.place)
         }
-        write!(out, " ({})", self.place)
     }
 }
 
-/// One `.mir` file: its IR module, and its functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where something is wrong: an instruction, a line of the text, words, or nowhere (`""`).
+pub trait Place {
+    fn place(&self) -> String;
+
+    fn opcode(&self) -> &str {
+        ""
+    }
+}
+
+impl Place for &Instruction {
+    fn place(&self) -> String {
+        self.line.place()
+    }
+
+    fn opcode(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Place for usize {
+    fn place(&self) -> String {
+        format!("line {self}")
+    }
+}
+
+impl Place for &str {
+    fn place(&self) -> String {
+        (*self).to_string()
+    }
+}
+
+/// Refuse unless something holds: `ensure!(holds, rule, place, "words {}", …)`.
+macro_rules! ensure {
+    ($holds:expr, $rule:expr, $place:expr, $($words:tt)+) => {
+        if !$holds {
+            return Err($crate::model::Refused::new($rule, format!($($words)+), $place));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// One `.mir` file: its IR module (without the two blanks in front of each line; may be empty), and its functions.
+#[derive(Clone, Debug)]
 pub struct File {
-    /// Lines between `--- |` and `...` without their two blanks in front; empty if there is no module.
     pub module: String,
     pub functions: Vec<Function>,
 }
@@ -39,216 +87,246 @@ pub struct File {
 /// Keys and values of one row of a list such as `stack:`, in plain text; `id` is left out.
 pub type Row = BTreeMap<String, String>;
 
-/// One machine function: its header and its blocks.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// One machine function: its header and its blocks, in layout order. A block is named by its position everywhere.
+#[derive(Clone, Debug, Default)]
 pub struct Function {
     pub name: String,
-    /// Every other header field by path (`frameInfo.maxAlignment`), value as printed.
-    pub fields: BTreeMap<String, String>,
-    pub registers: BTreeMap<u32, VirtualRegister>,
-    pub liveins: Vec<FunctionLiveIn>,
+    /// Header fields by path (`frameInfo.maxAlignment`) but for the lists that follow, values without quotes.
+    pub fields: Row,
+    pub registers: BTreeMap<u32, Virtual>,
+    /// Physical register without `$`, and virtual register.
+    pub liveins: Vec<(String, Option<u32>)>,
     pub fixed_stack: BTreeMap<u32, Row>,
     pub stack: BTreeMap<u32, Row>,
-    /// In layout order. A block is named by its position here everywhere else in the model.
     pub blocks: Vec<Block>,
     pub line: usize,
 }
 
 impl Function {
-    /// The class of a virtual register, or `""`.
-    pub fn class_of(&self, vreg: u32) -> &str {
-        self.registers.get(&vreg).map_or("", |row| row.class.as_str())
+    pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
+        self.blocks.iter().flat_map(|block| &block.instructions)
+    }
+
+    pub fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.instructions().flat_map(|instruction| &instruction.operands)
+    }
+
+    pub fn has_virtual(&self) -> bool {
+        self.operands().any(|operand| operand.vreg.is_some())
+    }
+
+    /// Units of the physical registers that operands name.
+    pub fn units(&self) -> Set<u32> {
+        self.operands().filter_map(|operand| operand.register).flat_map(|r| &r.units).copied().collect()
     }
 }
 
-/// A row of `registers:`. Where the list is not printed, the class that a definition prints.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct VirtualRegister {
-    pub class: String,
-    /// Sorted, for example `WWM_REG`.
-    pub flags: Vec<String>,
+/// What is known of a virtual register: its class, and whether its flag `WWM_REG` is set.
+#[derive(Clone, Copy, Debug)]
+pub struct Virtual {
+    pub class: &'static RegisterClass,
+    pub whole_wave: bool,
 }
 
-/// A row of the function's `liveins:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionLiveIn {
-    /// Without `$`.
-    pub register: String,
-    pub vreg: Option<u32>,
+impl Virtual {
+    /// How many lanes of 16 bits it has.
+    pub fn lanes(&self) -> u32 {
+        self.class.bits.div_ceil(16).max(1)
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// A block without its debug instructions, which say nothing (spec 2.2).
+#[derive(Clone, Debug, Default)]
 pub struct Block {
     /// N of `bb.N`.
     pub number: u32,
     /// What stands in brackets and the IR name behind `bb.N`, as printed.
     pub attributes: String,
-    /// Positions in the layout.
     pub successors: Vec<usize>,
-    pub liveins: Vec<LiveIn>,
+    /// Registers, and which lanes (16 bits each, lowest bit first) if a mask is printed.
+    pub liveins: Vec<(&'static Register, Option<u64>)>,
     pub instructions: Vec<Instruction>,
     pub line: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveIn {
-    /// Without `$`.
-    pub register: String,
-    /// Which lanes (16 bits each, lowest bit first), if a mask is printed.
-    pub mask: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug)]
 pub struct Instruction {
-    pub opcode: String,
+    pub name: String,
+    pub opcode: &'static Opcode,
     /// In LLVM's order: what stands left of `=` first.
     pub operands: Vec<Operand>,
     /// How many operands stand left of `=`. Those are the explicit definitions.
     pub definitions: usize,
-    /// `frame-setup`, `nofpexcept`, …
-    pub flags: BTreeSet<String>,
+    /// `frame-setup`, `nofpexcept`, …, sorted.
+    pub flags: Vec<String>,
     pub memory: Vec<MemoryOperand>,
-    /// Attributes behind the operands as printed: `debug-location !7`, `mmra !3`, `pcsections !2`, …
+    /// Attributes behind the operands as printed, debug locations left out: `mmra !3`, `pcsections !2`, …
     pub tail: Vec<String>,
-    /// It stands between braces.
-    pub in_bundle: bool,
-    /// An opening brace follows it.
-    pub opens_bundle: bool,
-    /// A closing brace follows it.
-    pub closes_bundle: bool,
+    /// It stands between braces; an opening one follows it; a closing one does.
+    pub bundle: [bool; 3],
     pub line: usize,
 }
 
 impl Instruction {
+    pub fn has(&self, word: &str) -> bool {
+        self.opcode.has(word)
+    }
+
+    /// What stands behind `=` of a trait, or `""`.
+    pub fn value(&self, word: &str) -> &'static str {
+        self.opcode.value(word)
+    }
+
     /// Operands that are not implicit.
     pub fn explicit(&self) -> impl Iterator<Item = &Operand> {
-        self.operands.iter().filter(|operand| !operand.is_implicit())
+        self.operands.iter().filter(|operand| !operand.is(IMPLICIT))
+    }
+
+    pub fn defined(&self) -> impl Iterator<Item = &Operand> {
+        self.operands.iter().filter(|operand| operand.is_def())
+    }
+
+    /// The lanes of all register operands that are chosen, in order.
+    pub fn lanes(&self, chosen: impl Fn(&Operand) -> bool) -> Vec<Lane> {
+        self.operands.iter().filter(|operand| chosen(operand)).flat_map(|operand| operand.lanes.clone()).collect()
+    }
+
+    /// KIND, BITS and whether it saves, of spill code (spec 7.3).
+    pub fn spill(&self) -> Option<(&'static str, u32, bool)> {
+        let (kind, rest) = self.value("spill").split_once(',')?;
+        let (bits, way) = rest.split_once(',')?;
+        Some((kind, bits.parse().ok()?, way == "save"))
+    }
+
+    /// Whole-wave spill code or copy (spec 7.5).
+    pub fn is_whole_wave(&self) -> bool {
+        self.has("wwm-copy") || self.value("spill").starts_with("WWM_")
+    }
+
+    /// The immediate that an operand is.
+    pub fn immediate(&self, number: usize) -> Option<u32> {
+        self.operands.get(number).filter(|o| o.kind == Kind::Immediate)?.text.parse().ok()
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Kind {
     Register,
     Immediate,
     /// `%bb.N`; `number` is the block's position.
     Block,
-    /// `%stack.N`; `number` is N.
+    /// `%stack.N` and `%fixed-stack.N`; `number` is N, later that of the object in P (spec 13.3).
     FrameIndex,
-    /// `%fixed-stack.N`; `number` is N.
     FixedFrame,
-    /// `&name`.
-    External,
     /// A named register mask, or `CustomRegMask(…)`.
     RegMask,
-    /// The text of inline assembly.
+    /// The text of inline assembly, and what says what follows.
     AsmString,
-    /// A number of inline assembly that says what follows.
     AsmFlag,
-    /// Globals, predicates, intrinsics, metadata, symbols, floating-point constants and the like.
+    /// Globals, symbols, metadata, floating-point constants and the like.
     #[default]
     Other,
 }
 
-/// Flags of a register operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u16);
+// Flags of a register operand.
+pub const DEF: u16 = 1;
+pub const IMPLICIT: u16 = 2;
+pub const DEAD: u16 = 4;
+pub const KILLED: u16 = 8;
+pub const UNDEF: u16 = 16;
+pub const RENAMABLE: u16 = 32;
+pub const EARLY_CLOBBER: u16 = 64;
+pub const INTERNAL: u16 = 128;
+pub const DEBUG_USE: u16 = 256;
 
-impl Flags {
-    pub const DEF: Flags = Flags(1);
-    pub const IMPLICIT: Flags = Flags(2);
-    pub const DEAD: Flags = Flags(4);
-    pub const KILLED: Flags = Flags(8);
-    pub const UNDEF: Flags = Flags(16);
-    pub const RENAMABLE: Flags = Flags(32);
-    pub const EARLY_CLOBBER: Flags = Flags(64);
-    pub const INTERNAL: Flags = Flags(128);
-    pub const DEBUG_USE: Flags = Flags(256);
-
-    pub fn has(self, flag: Flags) -> bool {
-        self.0 & flag.0 == flag.0
-    }
-
-    pub fn with(self, flag: Flags) -> Flags {
-        Flags(self.0 | flag.0)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Operand {
     pub kind: Kind,
     /// As printed, without a register's flags.
     pub text: String,
-    /// A physical register's name without `$` (`noreg` too), else empty.
-    pub register: String,
+    /// A physical register, `noreg` too.
+    pub register: Option<&'static Register>,
     pub vreg: Option<u32>,
-    /// Subregister index, or empty.
+    /// Subregister index, class as printed, and low-level type; may be empty.
     pub sub: String,
-    /// The class printed behind the register, or empty; `Function::class_of` knows it everywhere.
     pub class: String,
-    /// Low-level type, or empty.
     pub llt: String,
     /// N of `(tied-def N)`.
     pub tied: Option<usize>,
-    pub flags: Flags,
+    pub flags: u16,
     /// Block position or number of a frame object.
     pub number: u32,
+    // What follows is set when both texts have been read.
+    /// The lanes that a register operand stands for (spec 3.1). Other operands have none.
+    pub lanes: Vec<Lane>,
+    /// The other lanes of a virtual register, of which an `undef` definition of a subregister writes a part.
+    pub beside: Vec<Lane>,
+    /// The row of the virtual register.
+    pub row: Option<Virtual>,
+    /// The table's row of an explicit operand.
+    pub table: Option<&'static OperandRow>,
+    /// A definition that is written before all uses are read, by its flag, the table, or its group in assembly.
+    pub early: bool,
 }
 
 impl Operand {
+    /// Whether it has all these flags.
+    pub fn is(&self, flags: u16) -> bool {
+        self.flags & flags == flags
+    }
+
     pub fn is_register(&self) -> bool {
         self.kind == Kind::Register
     }
 
-    pub fn is_physical(&self) -> bool {
-        self.kind == Kind::Register && self.vreg.is_none()
-    }
-
     pub fn is_def(&self) -> bool {
-        self.kind == Kind::Register && self.flags.has(Flags::DEF)
+        self.is_register() && self.is(DEF)
     }
 
     pub fn is_use(&self) -> bool {
-        self.kind == Kind::Register && !self.flags.has(Flags::DEF)
-    }
-
-    pub fn is_implicit(&self) -> bool {
-        self.flags.has(Flags::IMPLICIT)
-    }
-
-    pub fn is_undef(&self) -> bool {
-        self.flags.has(Flags::UNDEF)
+        self.is_register() && !self.is(DEF)
     }
 
     /// A use whose value matters.
     pub fn reads(&self) -> bool {
-        self.is_use() && !self.is_undef()
+        self.is_use() && !self.is(UNDEF)
+    }
+
+    /// Whether it names this physical register.
+    pub fn names(&self, register: &str) -> bool {
+        self.register.is_some_and(|own| own.name == register)
+    }
+
+    /// Whether both name the same registers, or parts of them.
+    pub fn same_register(&self, other: &Operand) -> bool {
+        (self.vreg, self.register, &self.sub) == (other.vreg, other.register, &other.sub)
+    }
+
+    /// Width of what it names.
+    pub fn bits(&self) -> u32 {
+        let lanes = match (self.register, self.row) {
+            (Some(register), _) => register.units.len(),
+            (None, Some(row)) if self.sub.is_empty() => return row.class.bits,
+            _ => crate::tables::tables().lanes(&self.sub).unwrap_or_default().len(),
+        };
+        lanes as u32 * 16
     }
 }
 
 /// One memory operand behind `::`.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MemoryOperand {
-    /// As printed, with its parentheses.
+    /// As printed, with its brackets; later with P's number of a stack object.
     pub text: String,
     pub volatile: bool,
     pub atomic: bool,
     pub invariant: bool,
     pub dereferenceable: bool,
-    /// N of `%stack.N`.
-    pub stack: Option<u32>,
-    /// Where the digits of N stand in `text`: first byte, and the one behind the last.
-    pub number_at: (usize, usize),
-    pub address_space: u32,
+    /// N of `%stack.N` (a frame index) or `%fixed-stack.N`, and where in `text` its digits begin.
+    pub object: Option<(Kind, u32)>,
+    pub number_at: usize,
+    pub address_space: u64,
     /// Bytes; `None` where it is not printed.
     pub align: Option<u64>,
     pub base_align: Option<u64>,
-}
-
-impl MemoryOperand {
-    /// The text with another number for its stack object.
-    pub fn with_number(&self, number: u32) -> String {
-        let head = self.text.get(..self.number_at.0).unwrap_or("");
-        let tail = self.text.get(self.number_at.1..).unwrap_or("");
-        format!("{head}{number}{tail}")
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::Refused;
+use crate::grammar::is;
+use crate::model::{ensure, Done, Refused};
 use crate::tables::{tables, Processor};
 
-fn refuse<T>(message: String) -> Result<T, Refused> {
-    Err(Refused::new("module", message, ""))
+fn wrong(message: String) -> Refused {
+    Refused::new("module", message, "")
 }
 
 /// What a module says of one function.
@@ -26,14 +27,11 @@ pub struct Attributes {
 ///
 /// # Errors
 /// `module`: they are not equal but for comments, numbers of attribute groups, and the processor that llc adds.
-pub fn compare(before: &str, after: &str, target: &Processor) -> Result<(), Refused> {
+pub fn compare(before: &str, after: &str, target: &Processor) -> Done {
     let (before, after) = (normal(before, target)?, normal(after, target)?);
     let differs = before.iter().zip(&after).find(|(old, new)| old != new);
-    match differs {
-        Some((old, new)) => refuse(format!("`{old}` becomes `{new}`")),
-        None if before.len() != after.len() => refuse("the modules have different numbers of lines".into()),
-        None => Ok(()),
-    }
+    ensure!(before.len() == after.len(), "module", "", "the modules have different numbers of lines");
+    differs.map_or(Ok(()), |(old, new)| Err(wrong(format!("`{old}` becomes `{new}`"))))
 }
 
 /// The line with a quote for every byte that stands in quotes, so that places are the same and marks outside are
@@ -43,11 +41,7 @@ fn masked(line: &str) -> String {
     let mask = |byte: u8| {
         let was_quoted = is_quoted;
         is_quoted ^= byte == b'"';
-        if was_quoted || !byte.is_ascii() {
-            '"'
-        } else {
-            char::from(byte)
-        }
+        char::from(if was_quoted || !byte.is_ascii() { b'"' } else { byte })
     };
     line.bytes().map(mask).collect()
 }
@@ -59,32 +53,34 @@ fn lines(module: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The lines that count, attribute groups put in place of their numbers.
-fn normal(module: &str, target: &Processor) -> Result<Vec<String>, Refused> {
+fn normal(module: &str, target: &Processor) -> Done<Vec<String>> {
     let groups = groups(module)?;
     let mut normal = Vec::new();
     for line in lines(module).filter(|line| group(line).is_none()) {
-        let (mask, mut text, mut attributes, mut at) = (masked(line), String::new(), BTreeSet::new(), 0usize);
+        let (mask, mut text, mut attributes, mut at) = (masked(line), String::new(), BTreeSet::new(), 0);
         for (found, _) in mask.match_indices(" #") {
-            let number = mask.get(found.saturating_add(2)..).unwrap_or("");
-            let number = number.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
-            if number.is_empty() {
-                continue;
+            let number = mask.get(found + 2..).unwrap_or("").split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
+            if !number.is_empty() {
+                attributes.extend(named(&groups, number)?.iter().cloned());
+                text += line.get(at..found).unwrap_or("");
+                at = found + 2 + number.len();
             }
-            let Some(group) = groups.get(number) else { return refuse(format!("there are no attributes #{number}")) };
-            attributes.extend(group.iter().cloned());
-            text.push_str(line.get(at..found).unwrap_or(""));
-            at = found.saturating_add(2).saturating_add(number.len());
         }
-        text.push_str(line.get(at..).unwrap_or(""));
+        text += line.get(at..).unwrap_or("");
         let is_function = line.starts_with("define ") || line.starts_with("declare ");
         let key = "\"target-cpu\"=";
         if is_function && !attributes.iter().any(|attribute| attribute.starts_with(key)) && !text.contains(key) {
             attributes.insert(format!("{key}\"{}\"", target.name));
         }
-        attributes.iter().for_each(|attribute| text.push_str(&format!(" #{attribute}")));
-        normal.push(text);
+        normal.push(text + &attributes.iter().map(|attribute| format!(" #{attribute}")).collect::<String>());
     }
     Ok(normal)
+}
+
+type Groups<'a> = BTreeMap<&'a str, BTreeSet<String>>;
+
+fn named<'a>(groups: &'a Groups, number: &str) -> Done<&'a BTreeSet<String>> {
+    groups.get(number).ok_or_else(|| wrong(format!("there are no attributes #{number}")))
 }
 
 /// Number and text of `attributes #N = { … }`.
@@ -95,127 +91,95 @@ fn group(line: &str) -> Option<(&str, &str)> {
 
 /// llc puts the features of its command line behind those that a function has: `target-features` may stand there twice.
 fn without_repetition(attribute: String) -> String {
-    let features = attribute.strip_prefix("\"target-features\"=\"").and_then(|rest| rest.strip_suffix('"'));
-    let Some(features) = features else { return attribute };
+    let features =
+        attribute.strip_prefix("\"target-features\"=\"").and_then(|rest| rest.strip_suffix('"')).unwrap_or("");
     let (first, second) = features.split_at_checked(features.len() / 2).unwrap_or((features, ""));
-    if second.strip_prefix(',') != Some(first) {
-        return attribute;
+    let is_twice = !features.is_empty() && second.strip_prefix(',') == Some(first);
+    if is_twice {
+        format!("\"target-features\"=\"{first}\"")
+    } else {
+        attribute
     }
-    format!("\"target-features\"=\"{first}\"")
 }
 
-fn groups(module: &str) -> Result<BTreeMap<&str, BTreeSet<String>>, Refused> {
+fn groups(module: &str) -> Done<Groups<'_>> {
     // A text in quotes that goes on in the next line would hide a comment, or make one.
-    if let Some(line) = lines(module).find(|line| line.matches('"').count() % 2 != 0) {
-        return refuse(format!("quotes are not closed in `{line}`"));
-    }
+    let open = lines(module).find(|line| line.matches('"').count() % 2 != 0);
+    ensure!(open.is_none(), "module", "", "quotes are not closed in `{}`", open.unwrap_or(""));
     let mut groups = BTreeMap::new();
     for (number, text) in lines(module).filter_map(group) {
         let attributes = split(text)?.into_iter().map(without_repetition).collect();
-        if groups.insert(number, attributes).is_some() {
-            return refuse(format!("the attributes #{number} stand twice"));
-        }
+        let is_new = groups.insert(number, attributes).is_none();
+        ensure!(is_new, "module", "", "the attributes #{number} stand twice");
     }
     Ok(groups)
 }
 
 /// Splits at blanks that stand in no quotes and no brackets.
-fn split(text: &str) -> Result<Vec<String>, Refused> {
-    let (mut words, mut word, mut depth, mut quoted) = (Vec::new(), String::new(), 0i64, false);
-    for c in text.chars() {
+fn split(text: &str) -> Done<Vec<String>> {
+    let (mut depth, mut quoted) = (0_i64, false);
+    let splits = |c: char| {
         quoted ^= c == '"';
-        if !quoted {
-            depth += i64::from("([{<".contains(c)) - i64::from(")]}>".contains(c));
-        }
-        if c == ' ' && !quoted && depth == 0 {
-            words.push(std::mem::take(&mut word));
-        } else {
-            word.push(c);
-        }
-    }
-    words.push(word);
-    if quoted || depth != 0 {
-        return refuse(format!("quotes or brackets are not closed in `{text}`"));
-    }
-    words.retain(|word| !word.is_empty());
+        depth += if quoted { 0 } else { i64::from("([{<".contains(c)) - i64::from(")]}>".contains(c)) };
+        c == ' ' && !quoted && depth == 0
+    };
+    let words = text.split(splits).filter(|word| !word.is_empty()).map(String::from).collect();
+    ensure!(!quoted && depth == 0, "module", "", "quotes or brackets are not closed in `{text}`");
     Ok(words)
 }
 
-const LINKAGES: [&str; 20] = [
-    "private", "internal", "available_externally", "linkonce", "linkonce_odr", "weak", "weak_odr", "external",
-    "extern_weak", "common", "dso_local", "dso_preemptable", "default", "hidden", "protected", "dllimport",
-    "dllexport", "appending", "thread_local", "unnamed_addr",
-];
-
-/// With what a return type, or an attribute of it, begins. Any other word would be a convention that is not known.
-const RESULTS: [&str; 22] = [
-    "void", "ptr", "half", "bfloat", "float", "double", "<", "[", "{", "%", "target(", "zeroext", "signext", "inreg",
-    "noundef", "nonnull", "noalias", "align", "range(", "dereferenceable", "nofpclass", "fp128",
-];
-
-fn convention(head: &str) -> Result<(String, bool), Refused> {
+fn convention(head: &str) -> Done<(String, bool)> {
     let words = split(head)?;
     let is_local = words.first().is_some_and(|word| word == "private" || word == "internal");
-    let mut rest = words.iter().skip_while(|word| LINKAGES.contains(&word.as_str()));
-    let Some(first) = rest.next() else { return refuse("a function has no type".into()) };
-    if tables().convention(first).is_some() {
-        return Ok((first.clone(), is_local));
-    }
-    let is_integer = first.strip_prefix('i').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-    if is_integer || RESULTS.iter().any(|word| first.starts_with(word)) {
-        return Ok(("ccc".into(), is_local));
-    }
-    refuse(format!("the calling convention {first} is not known"))
+    let first = words.iter().find(|word| !is("linkage", word));
+    let first = first.ok_or_else(|| wrong("a function has no type".into()))?;
+    // Any other word than those with which a result begins would be a convention that is not known.
+    let is_convention = tables().convention(first).is_some();
+    let is_known = is_convention || is("result", first);
+    ensure!(is_known, "module", "", "the calling convention {first} is not known");
+    Ok((if is_convention { first.clone() } else { "ccc".into() }, is_local))
 }
 
 /// The `define` line of a function: what stands before its name, and between its parameters and its body.
-fn definition<'a>(module: &'a str, name: &str) -> Result<(&'a str, &'a str), Refused> {
+fn definition<'a>(module: &'a str, name: &str) -> Done<(&'a str, &'a str)> {
     let mut found = None;
     for line in lines(module) {
         let Some((head, rest)) = line.strip_prefix("define ").and_then(|line| line.split_once('@')) else { continue };
         let quoted = format!("\"{name}\"(");
         let Some(rest) = rest.strip_prefix(&quoted).or(rest.strip_prefix(&format!("{name}("))) else { continue };
-        let (mask, mut depth) = (masked(rest), 1i64);
+        let (mask, mut depth) = (masked(rest), 1_i64);
         let close = mask.bytes().position(|byte| {
             depth += i64::from(byte == b'(') - i64::from(byte == b')');
             depth == 0
         });
-        let tail = close.and_then(|close| {
-            let brace = mask.get(close..)?.find('{')?;
-            rest.get(close.checked_add(1)?..close.checked_add(brace)?)
-        });
-        let Some(tail) = tail else { return refuse(format!("the definition of {name} has no body")) };
-        if found.replace((head, tail)).is_some() {
-            return refuse(format!("{name} is defined twice"));
-        }
+        let tail = close.and_then(|close| rest.get(close + 1..close + mask.get(close..)?.find('{')?));
+        let tail = tail.ok_or_else(|| wrong(format!("the definition of {name} has no body")))?;
+        ensure!(found.replace((head, tail)).is_none(), "module", "", "{name} is defined twice");
     }
-    found.map_or_else(|| refuse(format!("the module does not define {name}")), Ok)
+    found.ok_or_else(|| wrong(format!("the module does not define {name}")))
 }
 
 /// What the module says of a function.
 ///
 /// # Errors
 /// `module`: it does not define the function, or in another form than LLVM prints.
-pub fn attributes(module: &str, name: &str) -> Result<Attributes, Refused> {
+pub fn attributes(module: &str, name: &str) -> Done<Attributes> {
     let (head, tail) = definition(module, name)?;
     let (convention, is_local) = convention(head)?;
     let mut result = Attributes { convention, is_local, ..Attributes::default() };
     let groups = groups(module)?;
-    let mut own = split(tail)?.into_iter();
-    let mut all: Vec<String> = Vec::new();
+    let (mut own, mut all): (_, Vec<String>) = (split(tail)?.into_iter(), Vec::new());
     while let Some(word) = own.next() {
-        if let Some(number) = word.strip_prefix('#') {
-            let Some(group) = groups.get(number) else { return refuse(format!("there are no attributes #{number}")) };
-            all.extend(group.iter().cloned());
-        } else if word == "section" || word == "partition" || word == "gc" {
-            own.next();
-        } else if word == "!dbg" || word == "align" || word == "comdat" || word.starts_with('!') {
+        match word.as_str() {
+            "section" | "partition" | "gc" => drop(own.next()),
+            "prefix" | "prologue" | "personality" => return Err(wrong(format!("{name} has a {word}"))),
             // Not attributes. What follows `align` is a number.
-            continue;
-        } else if ["prefix", "prologue", "personality"].contains(&word.as_str()) {
-            return refuse(format!("{name} has a {word}"));
-        } else {
-            all.push(word);
+            "align" | "comdat" => {}
+            _ if word.starts_with('!') => {}
+            _ => match word.strip_prefix('#') {
+                Some(number) => all.extend(named(&groups, number)?.iter().cloned()),
+                None => all.push(word),
+            },
         }
     }
     for word in all {
@@ -223,16 +187,12 @@ pub fn attributes(module: &str, name: &str) -> Result<Attributes, Refused> {
             result.words.insert(word);
             continue;
         };
-        let (key, value) = match text.split_once("\"=\"") {
-            Some((key, value)) => (key, value.strip_suffix('"')),
-            None => (text.strip_suffix('"').unwrap_or("\""), Some("")),
-        };
-        let Some(value) = value.filter(|value| !key.contains('"') && !value.contains(['"', '\\'])) else {
-            return refuse(format!("the attribute {word} of {name} is not in LLVM's form"));
-        };
-        if result.strings.insert(key.into(), value.into()).is_some_and(|old| old != value) {
-            return refuse(format!("the attribute {key} of {name} has two values"));
-        }
+        let pair = text.strip_suffix('"').map(|text| text.split_once("\"=\"").unwrap_or((text, "")));
+        let pair = pair.filter(|(key, value)| !key.contains('"') && !value.contains(['"', '\\']));
+        let (key, value) =
+            pair.ok_or_else(|| wrong(format!("the attribute {word} of {name} is not in LLVM's form")))?;
+        let is_one = result.strings.insert(key.into(), value.into()).is_none_or(|old| old == value);
+        ensure!(is_one, "module", "", "the attribute {key} of {name} has two values");
     }
     Ok(result)
 }

@@ -20,13 +20,8 @@ struct Facts {
 #[derive(Clone, Debug, Default)]
 pub struct Part(Rc<Facts>);
 
-/// What is known of one name before it is copied.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    pub places: Vec<Lane>,
-    pub undefined: bool,
-    pub doubtful: bool,
-}
+/// What is known of one name before it is copied: its places; whether it is undefined, or doubtful.
+pub type Known = (Vec<Lane>, bool, bool);
 
 impl Part {
     pub fn holds(&self, place: Lane) -> &[Lane] {
@@ -46,10 +41,16 @@ impl Part {
     }
 
     pub fn known(&self, name: Lane) -> Known {
-        Known {
-            places: self.places(name).to_vec(),
-            undefined: self.is_undefined(name),
-            doubtful: self.is_doubtful(name),
+        (self.places(name).to_vec(), self.is_undefined(name), self.is_doubtful(name))
+    }
+
+    /// What is known of a name is so.
+    pub fn give(&mut self, name: Lane, (places, undefined, doubtful): &Known) {
+        places.iter().for_each(|place| self.add(*place, name));
+        if *undefined {
+            self.set_undefined(name);
+        } else if *doubtful {
+            self.set_doubtful(name);
         }
     }
 
@@ -110,21 +111,18 @@ impl Part {
     }
 
     fn replace(&mut self, place: Lane, names: &[Lane]) {
-        if names.is_empty() && !self.0.holds.contains_key(&place) {
-            return;
+        if !self.holds(place).is_empty() {
+            let facts = Rc::make_mut(&mut self.0);
+            for name in facts.holds.remove(&place).unwrap_or_default() {
+                drop_from(&mut facts.places, name, place);
+            }
         }
-        let facts = Rc::make_mut(&mut self.0);
-        for name in facts.holds.remove(&place).unwrap_or_default() {
-            drop_from(&mut facts.places, name, place);
-        }
-        for name in names {
-            self.add(place, *name);
-        }
+        names.iter().for_each(|name| self.add(place, *name));
     }
 
     /// No place holds the name, and it is neither undefined nor doubtful.
     pub fn forget(&mut self, name: Lane) {
-        if !self.0.places.contains_key(&name) && !self.is_doubtful(name) {
+        if self.places(name).is_empty() && !self.is_doubtful(name) {
             return;
         }
         let facts = Rc::make_mut(&mut self.0);
@@ -136,9 +134,8 @@ impl Part {
     }
 
     pub fn set_undefined(&mut self, name: Lane) {
-        let facts = Rc::make_mut(&mut self.0);
-        facts.undefined.insert(name);
-        facts.doubtful.insert(name);
+        self.set_doubtful(name);
+        Rc::make_mut(&mut self.0).undefined.insert(name);
     }
 
     pub fn set_doubtful(&mut self, name: Lane) {

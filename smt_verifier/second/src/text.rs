@@ -1,469 +1,417 @@
-//! Reads a text of machine IR as LLVM's MIRPrinter writes it (spec 2.1). Every character is read by a rule, or the
-//! text is refused.
+//! Reads a text of machine IR as LLVM's MIRPrinter writes it (spec 2.1). What is not of the grammar is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cursor::Cursor;
-use crate::header;
+use crate::grammar::{is, parse, Tree};
 use crate::model::{
-    Block, File, Function, FunctionLiveIn, Instruction, Kind, LiveIn, Operand, Refused, Row, VirtualRegister,
+    ensure, Block, Done, File, Function, Instruction, Kind, MemoryOperand, Operand, Refused, Row, Virtual, DEAD,
+    DEBUG_USE, DEF, EARLY_CLOBBER, IMPLICIT, INTERNAL, KILLED, RENAMABLE, UNDEF,
 };
-use crate::operands::{attribute, block, memory, operand, register, starts_register, Names};
-use crate::tables::{canonical, tables};
-use crate::yaml::{Lines, Pairs, Value};
+use crate::tables::{tables, Register};
 
 type Numbered<'a> = (usize, &'a str);
 
 /// Reads a whole file.
 ///
 /// # Errors
-/// `text`: something stands in it that no rule reads.
-pub fn read(text: &str) -> Result<File, Refused> {
+/// `text`: something stands in it that no rule reads. `well-formed`: LLVM has no such opcode, register or class.
+pub fn read(text: &str) -> Done<File> {
     // Both end a line for LLVM.
     let text = &text.replace("\r\n", "\n");
-    if let Some(bad) = text.chars().find(|c| c.is_control() && *c != '\n') {
-        return Err(Refused::new("text", format!("a control character {:#x}", bad as u32), ""));
-    }
+    let control = text.chars().find(|c| c.is_control() && *c != '\n');
+    ensure!(control.is_none(), "text", "", "a control character {:#x}", control.unwrap_or_default() as u32);
     let lines: Vec<Numbered> = text.split('\n').enumerate().map(|(k, line)| (k + 1, line)).collect();
-    let (mut module, mut functions) = (None, Vec::<Function>::new());
-    let mut at = 0;
-    while let Some(&(number, line)) = lines.get(at) {
-        at += 1;
+    let mut file = File { module: String::new(), functions: Vec::new() };
+    let mut rest = lines.iter().copied();
+    let mut is_in_front = true;
+    while let Some((number, line)) = rest.next() {
         // IREE writes comments of the IR's form in front of the module.
-        let is_in_front = module.is_none() && functions.is_empty();
         if line.starts_with('#') || (is_in_front && line.starts_with(';')) || line.trim_matches(' ').is_empty() {
             continue;
         }
-        let start = at;
-        while lines.get(at).is_some_and(|(_, line)| *line != "...") {
-            at += 1;
-        }
-        let Some(part) = lines.get(start..at).filter(|_| at < lines.len()) else {
-            return Err(fail("a part has no end `...`", number));
-        };
-        at += 1;
-        match line {
-            "--- |" if is_in_front => module = Some(read_module(part)?),
-            "---" => functions.push(read_function(part, number)?),
-            _ => return Err(fail("expected `---`", number)),
-        }
-        if let [others @ .., last] = functions.as_slice() {
-            if others.iter().any(|other| other.name == last.name) {
-                return Err(fail("two functions have one name", last.line));
+        let part: Vec<Numbered> = rest.by_ref().take_while(|(_, line)| *line != "...").collect();
+        ensure!(lines.get(number + part.len()).is_some(), "text", number, "a part has no end `...`");
+        if line == "--- |" && is_in_front {
+            for (number, line) in part.iter().filter(|(_, line)| !line.is_empty()) {
+                let text = line.strip_prefix("  ");
+                ensure!(text.is_some(), "text", *number, "a line of the IR module is not indented");
+                file.module += text.unwrap_or("");
+                file.module.push('\n');
             }
+        } else {
+            ensure!(line == "---", "text", number, "expected `---`");
+            let function = read_function(&part, number)?;
+            let is_new = file.functions.iter().all(|other| other.name != function.name);
+            ensure!(is_new, "text", number, "two functions have one name");
+            file.functions.push(function);
         }
+        is_in_front = false;
     }
-    if functions.is_empty() {
-        return Err(Refused::new("text", "there is no function", ""));
-    }
-    Ok(File { module: module.unwrap_or_default(), functions })
+    ensure!(!file.functions.is_empty(), "text", "", "there is no function");
+    Ok(file)
 }
 
-fn fail(message: impl Into<String>, line: usize) -> Refused {
-    Refused::new("text", message, format!("line {line}"))
-}
-
-fn read_module(lines: &[Numbered]) -> Result<String, Refused> {
-    let mut module = String::new();
-    for (number, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
-        let text = line.strip_prefix("  ").ok_or_else(|| fail("a line of the IR module is not indented", *number))?;
-        module.push_str(text);
-        module.push('\n');
-    }
-    Ok(module)
-}
-
-fn read_function(lines: &[Numbered], line: usize) -> Result<Function, Refused> {
+fn read_function(lines: &[Numbered], line: usize) -> Done<Function> {
     let is_body = |line: &str| line.strip_prefix("body:").is_some_and(|rest| rest.trim_matches(' ') == "|");
-    let mut parts = lines.splitn(2, |(_, line)| is_body(line));
-    let (Some(head), Some(body)) = (parts.next(), parts.next()) else {
-        return Err(fail("a function has no body", line));
-    };
+    let body = lines.iter().position(|(_, line)| is_body(line));
+    let body = body.ok_or_else(|| Refused::new("text", "a function has no body", line))?;
     let is_comment = |line: &str| line.trim_start_matches(' ').starts_with('#') || line.trim_matches(' ').is_empty();
-    let head: Vec<Numbered> = head.iter().copied().filter(|(_, line)| !is_comment(line)).collect();
-    let mut function = header_of(Lines::new(&head).map(0)?, line)?;
-    read_body(&mut function, body)?;
+    let head: Vec<Numbered> = lines.iter().take(body).copied().filter(|(_, line)| !is_comment(line)).collect();
+    let mut function = Function { line, ..Function::default() };
+    read_header(&mut function, &head)?;
+    ensure!(!function.name.is_empty(), "text", line, "a function has no name");
+    read_body(&mut function, lines.get(body + 1..).unwrap_or(&[]))?;
     Ok(function)
 }
 
-// The header.
+// The header: `fields.txt` says which fields there are, and the grammar what each may say.
 
-fn header_of(pairs: Pairs, line: usize) -> Result<Function, Refused> {
-    let mut function = Function { line, ..Function::default() };
-    for (key, value) in pairs {
-        match (key.as_str(), value) {
-            ("name", Value::Scalar(name)) => function.name = name,
-            ("registers", Value::List(rows)) => {
-                rows.into_iter().try_for_each(|row| add_register(&mut function, row))?;
+/// A value without its quotes.
+fn plain(text: &str) -> String {
+    match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
+        Some(text) => text.replace("''", "'"),
+        None => text.trim_matches('"').to_string(),
+    }
+}
+
+fn read_header(function: &mut Function, lines: &[Numbered]) -> Done {
+    let (mut path, mut seen, mut at): (Vec<&str>, BTreeSet<String>, usize) = (Vec::new(), BTreeSet::new(), 0);
+    let more = |at: &mut usize, mut text: String| {
+        // LLVM breaks long lines and indents the rest deeper than anything else.
+        while let Some((_, line)) = lines.get(*at).filter(|(_, line)| line.starts_with("     ")) {
+            text = format!("{} {}", text.trim_end_matches(' '), line.trim_start_matches(' '));
+            *at += 1;
+        }
+        text
+    };
+    while let Some((number, line)) = lines.get(at).copied() {
+        at += 1;
+        let text = line.trim_start_matches(' ');
+        let (indent, key) = (line.len() - text.len(), text.split(':').next().unwrap_or(""));
+        ensure!(indent % 2 == 0 && indent / 2 <= path.len(), "text", number, "a line that is indented too far");
+        path.truncate(indent / 2);
+        path.push(key);
+        let name = path.join(".");
+        let field = tables().fields.get(name.as_str());
+        let value = text.get(key.len()..).and_then(|rest| rest.strip_prefix(':'));
+        let (Some(field), Some(value)) = (field, value.filter(|v| v.is_empty() || v.starts_with(' '))) else {
+            return Err(Refused::new("text", format!("the field {name} is not known"), number));
+        };
+        ensure!(seen.insert(name.clone()), "text", number, "the field {name} stands twice");
+        let dash = format!("{}- ", " ".repeat(indent + 2));
+        let value = value.trim_matches(' ');
+        // A map, or a list, has its own lines; LLVM reads an empty list where there are none.
+        let is_above = value.is_empty() && (field.kind == "list" || field.kind == "map");
+        let value = if is_above { String::new() } else { more(&mut at, value.to_string()) };
+        let kind = format!("is-{}", field.kind);
+        ensure!(is_above || is(&kind, &value), "text", number, "`{value}` is no value of the field {name}");
+        let mut items = Vec::new();
+        while let Some((number, line)) = lines.get(at).filter(|(_, line)| is_above && line.starts_with(&dash)) {
+            at += 1;
+            items.push((*number, more(&mut at, line.trim_matches(' ').to_string())));
+        }
+        if let Some(entries) = tables().entries.get(name.as_str()) {
+            for (number, item) in items {
+                add_row(function, field.name, read_row(&item, entries, number)?, number)?;
             }
-            ("liveins", Value::List(rows)) => {
-                function.liveins = rows.into_iter().map(|row| livein_of(row, line)).collect::<Result<_, _>>()?;
-            }
-            ("fixedStack", Value::List(rows)) => add_objects(&mut function.fixed_stack, rows, &FIXED_STACK_KEYS, line)?,
-            ("stack", Value::List(rows)) => add_objects(&mut function.stack, rows, &STACK_KEYS, line)?,
-            (_, value) => add_field(&mut function, &key, value)?,
+        } else if name == "name" {
+            function.name = plain(&value);
+        } else if field.kind != "map" {
+            let listed = items.iter().all(|(_, item)| is("is-item", item));
+            ensure!(listed, "text", number, "an item of {name} that is none");
+            let items: Vec<String> = items.iter().map(|(_, item)| plain(item.trim_start_matches("- "))).collect();
+            let value = if field.kind == "list" { items.join(", ") } else { plain(&value) };
+            function.fields.insert(name, value);
+        }
+        if field.kind != "map" {
+            path.pop();
         }
     }
-    if function.name.is_empty() {
-        return Err(fail("a function has no name", line));
-    }
-    Ok(function)
-}
-
-fn add_field(function: &mut Function, path: &str, value: Value) -> Result<(), Refused> {
-    if let Value::Map(pairs) = value {
-        let mut pairs = pairs.into_iter();
-        return pairs.try_for_each(|(key, value)| add_field(function, &format!("{path}.{key}"), value));
-    }
-    let text = value.flat();
-    if !header::is_known(path, &text) {
-        return Err(fail(format!("the field {path} is not known, or not with this value"), function.line));
-    }
-    function.fields.insert(path.to_string(), text);
     Ok(())
 }
 
-/// A row's scalars by key; nested lists as text. Keys stand in this order.
-fn row_of(value: Value, keys: &[&str], line: usize) -> Result<Row, Refused> {
-    let Value::Map(pairs) = value else { return Err(fail("a row of the header has no keys", line)) };
-    let mut row = Row::new();
-    let mut rest = keys.iter();
-    for (key, value) in pairs {
-        if !rest.any(|known| *known == key) {
-            return Err(fail(format!("the key {key} of a row is not known, or not at this place"), line));
-        }
-        row.insert(key, value.flat());
+/// Entries of a row by key, in LLVM's order.
+fn read_row(text: &str, entries: &[crate::tables::Field], line: usize) -> Done<Row> {
+    let tree = parse("Row", text, line)?;
+    let (mut row, mut rest) = (Row::new(), entries.iter());
+    for entry in tree.all("Item") {
+        let (key, value) = (entry.word("Key"), entry.word("Value").trim_end_matches(' '));
+        let field = rest.find(|field| field.name == key).filter(|field| is(&format!("is-{}", field.kind), value));
+        ensure!(field.is_some(), "text", line, "the entry {key} of a row is not known, or not there, or not so");
+        row.insert(key.to_string(), plain(value));
     }
+    let is_there = |field: &crate::tables::Field| field.default != "required" || row.contains_key(field.name);
+    ensure!(entries.iter().all(is_there), "text", line, "a row lacks an entry");
     Ok(row)
 }
 
-fn number_in(text: Option<&str>, line: usize) -> Result<u32, Refused> {
-    text.and_then(canonical).ok_or_else(|| fail("a row has no number where one must be", line))
+fn add_row(function: &mut Function, list: &str, mut row: Row, line: usize) -> Done {
+    let wrong = |what: &str| Refused::new("text", format!("a row of {list} {what}"), line);
+    if list == "liveins" {
+        let vreg = row.get("virtual-reg").and_then(|text| text.strip_prefix('%')?.parse().ok());
+        let register = row.get("reg").map_or("", |register| register.trim_start_matches('$'));
+        function.liveins.push((register.to_string(), vreg));
+        return Ok(());
+    }
+    let number = row.remove("id").and_then(|id| id.parse().ok()).ok_or_else(|| wrong("has too great a number"))?;
+    if list == "registers" {
+        let virtual_register = row_of(row.get("class").map_or("", String::as_str), line)?;
+        let whole_wave = row.get("flags").is_some_and(|flags| flags.contains("WWM_REG"));
+        let old = function.registers.insert(number, Virtual { whole_wave, ..virtual_register });
+        return if old.is_some() { Err(wrong("stands twice")) } else { Ok(()) };
+    }
+    let objects = if list == "stack" { &mut function.stack } else { &mut function.fixed_stack };
+    let is_next = objects.last_key_value().is_none_or(|(last, _)| *last < number);
+    objects.insert(number, row);
+    if is_next {
+        Ok(())
+    } else {
+        Err(wrong("stands behind a later one"))
+    }
 }
 
-fn add_register(function: &mut Function, value: Value) -> Result<(), Refused> {
-    let row = row_of(value, &["id", "class", "preferred-register", "flags", "anti-hints"], function.line)?;
-    let number = number_in(row.get("id").map(String::as_str), function.line)?;
-    let text = |key: &str| row.get(key).cloned().unwrap_or_default();
-    let mut flags: Vec<String> = text("flags").split(", ").filter(|f| !f.is_empty()).map(String::from).collect();
-    flags.sort();
-    if flags.iter().any(|flag| flag != "WWM_REG") || text("class").is_empty() {
-        return Err(fail(format!("the row of virtual register {number} is not known"), function.line));
-    }
-    let register = VirtualRegister { class: text("class"), flags };
-    if function.registers.insert(number, register).is_some() {
-        return Err(fail(format!("virtual register {number} has two rows"), function.line));
-    }
-    Ok(())
+fn row_of(class: &str, line: usize) -> Done<Virtual> {
+    let class =
+        tables().class(class).ok_or_else(|| Refused::new("well-formed", format!("unknown class `{class}`"), line))?;
+    Ok(Virtual { class, whole_wave: false })
 }
 
-fn livein_of(value: Value, line: usize) -> Result<FunctionLiveIn, Refused> {
-    let row = row_of(value, &["reg", "virtual-reg"], line)?;
-    let Some(register) = row.get("reg").and_then(|text| text.strip_prefix('$')) else {
-        return Err(fail("a live-in row names no register", line));
-    };
-    let vreg = match row.get("virtual-reg").map_or("", String::as_str) {
-        "" => None,
-        text => Some(number_in(text.strip_prefix('%'), line)?),
-    };
-    Ok(FunctionLiveIn { register: register.to_string(), vreg })
-}
-
-const STACK_KEYS: [&str; 13] = [
-    "id", "name", "type", "offset", "size", "alignment", "stack-id", "callee-saved-register", "callee-saved-restored",
-    "local-offset", "debug-info-variable", "debug-info-expression", "debug-info-location",
-];
-
-const FIXED_STACK_KEYS: [&str; 13] = [
-    "id", "type", "offset", "size", "alignment", "stack-id", "isImmutable", "isAliased", "callee-saved-register",
-    "callee-saved-restored", "debug-info-variable", "debug-info-expression", "debug-info-location",
-];
-
-fn add_objects(objects: &mut BTreeMap<u32, Row>, rows: Vec<Value>, keys: &[&str], line: usize) -> Result<(), Refused> {
-    for row in rows {
-        let mut row = row_of(row, keys, line)?;
-        let number = number_in(row.remove("id").as_deref(), line)?;
-        if objects.last_key_value().is_some_and(|(last, _)| *last >= number) {
-            return Err(fail(format!("stack object {number} stands behind a later one"), line));
-        }
-        objects.insert(number, row);
-    }
-    Ok(())
+fn register(name: &str, line: usize) -> Done<&'static Register> {
+    tables().register(name).ok_or_else(|| Refused::new("well-formed", format!("unknown register `{name}`"), line))
 }
 
 // The body.
 
-fn read_body(function: &mut Function, lines: &[Numbered]) -> Result<(), Refused> {
-    let is_block = |line: &str| line.trim_start_matches(' ').starts_with("bb.") && line.starts_with(' ');
-    let mut names = BTreeMap::new();
-    let mut blocks: Vec<(Block, &[Numbered])> = Vec::new();
-    let mut at = 0;
-    while let Some((number, line)) = lines.get(at) {
-        at += 1;
-        if !is_block(line) {
-            if Cursor::new(line, *number).end().is_err() {
-                return Err(fail("expected a block", *number));
-            }
+/// What the operands of a function may name.
+struct Names<'a> {
+    /// Position and IR name of each block, by number.
+    blocks: BTreeMap<u32, (usize, String)>,
+    stack: &'a BTreeMap<u32, Row>,
+    fixed_stack: &'a BTreeMap<u32, Row>,
+}
+
+impl Names<'_> {
+    /// Position of the block, or number of the object, that `Number ("." Name)?` names.
+    fn resolved(&self, tree: &Tree, line: usize) -> Done<u32> {
+        let number = tree.number().and_then(|number| u32::try_from(number).ok());
+        let of_row = |rows: &BTreeMap<u32, Row>| {
+            let row = rows.get(&number?)?;
+            Some((number?, row.get("name").cloned().unwrap_or_default()))
+        };
+        let found = match tree.rule {
+            "Block" => number.and_then(|n| self.blocks.get(&n)).map(|(at, name)| (*at as u32, name.clone())),
+            "FrameIndex" => of_row(self.stack),
+            _ => of_row(self.fixed_stack),
+        };
+        let found = found.filter(|(_, name)| tree.child("Name").is_none_or(|own| own.text == name));
+        found.map(|(number, _)| number).ok_or_else(|| Refused::new("text", format!("there is no {}", tree.text), line))
+    }
+}
+
+fn read_body(function: &mut Function, lines: &[Numbered]) -> Done {
+    let is_head = |line: &str| line.starts_with(' ') && line.trim_start_matches(' ').starts_with("bb.");
+    let mut blocks: Vec<(Block, Vec<Numbered>)> = Vec::new();
+    let mut names = Names { blocks: BTreeMap::new(), stack: &function.stack, fixed_stack: &function.fixed_stack };
+    for (line, text) in lines.iter().copied().filter(|(_, text)| !is("blank", text)) {
+        if !is_head(text) {
+            let block = blocks.last_mut().ok_or_else(|| Refused::new("text", "expected a block", line))?;
+            block.1.push((line, text));
             continue;
         }
-        let start = at;
-        while lines.get(at).is_some_and(|(_, line)| !is_block(line)) {
-            at += 1;
-        }
-        let (block, name) = block_header(&mut Cursor::new(line, *number))?;
-        if names.insert(block.number, (blocks.len(), name)).is_some() {
-            return Err(fail(format!("block {} stands twice", block.number), *number));
-        }
-        blocks.push((block, lines.get(start..at).unwrap_or(&[])));
+        let head = parse("BlockHead", text, line)?;
+        let number = head.number().and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX);
+        let (name, attributes) = (head.word("Name").to_string(), head.word("Attributes"));
+        let is_new = names.blocks.insert(number, (blocks.len(), name.clone())).is_none();
+        ensure!(is_new, "text", line, "block {number} stands twice");
+        let attributes = format!("{name} ({attributes})");
+        blocks.push((Block { number, attributes, line, ..Block::default() }, Vec::new()));
     }
-    let names = Names { blocks: &names, stack: &function.stack, fixed_stack: &function.fixed_stack };
     let count = blocks.len();
-    let mut done = Vec::new();
+    let mut registers = function.registers.clone();
+    let mut read = Vec::new();
     for (position, (mut block, lines)) in blocks.into_iter().enumerate() {
-        read_block(&mut block, lines, &names, position, count)?;
-        done.push(block);
+        read_block(&mut block, &lines, &names, position + 1 == count)?;
+        read.push(block);
     }
-    classes_of(&mut function.registers, &done)?;
-    function.blocks = done;
+    // Where the header has no row, definitions make it. Printed classes agree with the rows.
+    let operands =
+        || read.iter().flat_map(|b| &b.instructions).flat_map(|i| i.operands.iter().map(move |o| (i.line, o)));
+    for (line, operand) in operands().filter(|(_, operand)| !operand.class.is_empty()) {
+        let row = row_of(&operand.class, line)?;
+        let known = registers.entry(operand.vreg.unwrap_or_default()).or_insert(row);
+        ensure!(known.class.name == operand.class, "text", line, "`{}` has another class", operand.text);
+    }
+    for (line, operand) in operands().filter(|(_, o)| o.vreg.is_some_and(|vreg| !registers.contains_key(&vreg))) {
+        return Err(Refused::new("text", format!("`{}` has no class", operand.text), line));
+    }
+    (function.blocks, function.registers) = (read, registers);
     Ok(())
 }
 
-/// `bb.N.name (attributes):`.
-fn block_header(cursor: &mut Cursor) -> Result<(Block, String), Refused> {
-    cursor.take_while(|c| c == ' ');
-    cursor.expect("bb.")?;
-    let number = cursor.number()?;
-    let name = if cursor.eat(".") { cursor.name()?.to_string() } else { String::new() };
-    let mut attributes = name.clone();
-    if cursor.eat(" (") {
-        let start = cursor.at();
-        loop {
-            block_attribute(cursor)?;
-            if cursor.looks_at(")") {
-                break;
-            }
-            cursor.expect(", ")?;
-        }
-        attributes = format!("{name} ({})", cursor.since(start));
-        cursor.expect(")")?;
-    }
-    cursor.expect(":")?;
-    let line = cursor.line();
-    cursor.end()?;
-    Ok((Block { number, attributes, line, ..Block::default() }, name))
-}
-
-fn block_attribute(cursor: &mut Cursor) -> Result<(), Refused> {
-    if cursor.eat("ir-block-address-taken %ir-block.") || cursor.eat("%ir-block.") {
-        return cursor.quoted_or_name().map(|_| ());
-    }
-    if cursor.eat("align ") {
-        return cursor.number::<u32>().map(|_| ());
-    }
-    if cursor.eat("machine-block-address-taken") {
-        return Ok(());
-    }
-    cursor.expect("inlineasm-br-indirect-target")
-}
-
-fn read_block(
-    block: &mut Block, lines: &[Numbered], names: &Names, position: usize, count: usize,
-) -> Result<(), Refused> {
+fn read_block(block: &mut Block, lines: &[Numbered], names: &Names, is_last: bool) -> Done {
     let (mut successors, mut has_liveins, mut in_bundle) = (None, false, false);
-    for (number, line) in lines {
-        let mut cursor = Cursor::new(line, *number);
-        // Indentation says nothing, but that a line belongs to the body.
-        let is_indented = !cursor.take_while(|c| c == ' ').is_empty();
-        if cursor.clone().end().is_ok() {
-            continue;
-        }
-        let is_first = block.instructions.is_empty();
-        if !is_indented {
-            return Err(cursor.fail("a line of the body is not indented"));
-        } else if in_bundle && cursor.eat("}") {
-            let Some(last) = block.instructions.last_mut().filter(|last| last.in_bundle) else {
-                return Err(cursor.fail("a bundle is empty"));
-            };
-            last.closes_bundle = true;
+    let mut targets: Vec<usize> = Vec::new();
+    for (line, text) in lines.iter().copied() {
+        let is_first = block.instructions.is_empty() && !has_liveins;
+        let word = text.trim_start_matches(' ');
+        if in_bundle && is("close", text) {
+            let last = block.instructions.last_mut().filter(|last| last.bundle[0]);
+            last.ok_or_else(|| Refused::new("text", "a bundle is empty", line))?.bundle[2] = true;
             in_bundle = false;
-            cursor.end()?;
-        } else if is_first && !has_liveins && successors.is_none() && cursor.eat("successors:") {
-            successors = Some(read_successors(&mut cursor, names)?);
-        } else if is_first && !has_liveins && cursor.eat("liveins: ") {
+        } else if is_first && successors.is_none() && word.starts_with("successors:") {
+            let tree = parse("Successors", text, line)?;
+            let all = tree.all("Block").map(|block| names.resolved(block, line)).collect::<Done<Vec<u32>>>()?;
+            ensure!(all.iter().collect::<BTreeSet<_>>().len() == all.len(), "text", line, "a successor stands twice");
+            successors = Some(all.into_iter().map(|block| block as usize).collect());
+        } else if is_first && word.starts_with("liveins: ") {
             has_liveins = true;
-            block.liveins = read_liveins(&mut cursor)?;
-        } else {
-            let mut instruction = read_instruction(&mut cursor, names)?;
-            instruction.in_bundle = in_bundle;
-            if in_bundle && instruction.opens_bundle {
-                return Err(fail("a bundle in a bundle", *number));
+            for livein in parse("Liveins", text, line)?.all("Livein") {
+                let digits = livein.child("Hex").map(|hex| u64::from_str_radix(hex.text, 16));
+                let mask =
+                    digits.transpose().map_err(|_| Refused::new("text", "a mask of lanes is too large", line))?;
+                // LLVM numbers the halves of a register by name: `hi16` is the lower bit.
+                let halves = 0x5555_5555_5555_5555_u64;
+                let mask = mask.map(|mask| (mask & halves) << 1 | (mask >> 1 & halves));
+                block.liveins.push((register(livein.word("Word"), line)?, mask));
             }
-            in_bundle |= instruction.opens_bundle;
-            block.instructions.push(instruction);
+        } else {
+            let mut instruction = read_instruction(&parse("Instruction", text, line)?, names, line)?;
+            ensure!(!(in_bundle && instruction.bundle[1]), "text", line, "a bundle in a bundle");
+            instruction.bundle[0] = in_bundle;
+            in_bundle |= instruction.bundle[1];
+            let blocks = instruction.operands.iter().filter(|o| o.kind == Kind::Block && instruction.name != "PHI");
+            targets.extend(blocks.map(|o| o.number as usize));
+            if !instruction.has("debug") {
+                block.instructions.push(instruction);
+            }
         }
     }
-    if in_bundle {
-        return Err(fail("a bundle is not closed", block.line));
-    }
-    block.successors = successors.unwrap_or_else(|| guessed_successors(block, position, count));
+    ensure!(!in_bundle, "text", block.line, "a bundle is not closed");
+    block.successors = successors.unwrap_or_else(|| {
+        // What MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
+        let goes_on = !is_last && !block.instructions.last().is_some_and(|last| last.has("barrier"));
+        let next = names.blocks.get(&block.number).map(|(position, _)| position + 1).filter(|_| goes_on);
+        let mut seen = BTreeSet::new();
+        targets.into_iter().chain(next).filter(|target| seen.insert(*target)).collect()
+    });
     Ok(())
 }
 
-/// What LLVM's MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
-fn guessed_successors(block: &Block, position: usize, count: usize) -> Vec<usize> {
-    let is_debug = |opcode: &str| tables().opcode(opcode).is_some_and(|opcode| opcode.has("debug"));
-    let is_barrier = |opcode: &str| tables().opcode(opcode).is_some_and(|opcode| opcode.has("barrier"));
-    let mut found: Vec<usize> = Vec::new();
-    let targets = block.instructions.iter().filter(|i| i.opcode != "PHI").flat_map(|i| &i.operands);
-    for target in targets.filter(|target| target.kind == Kind::Block).map(|target| target.number as usize) {
-        if !found.contains(&target) {
-            found.push(target);
-        }
+fn read_instruction(tree: &Tree, names: &Names, line: usize) -> Done<Instruction> {
+    let name = format!("{}{}", tree.word("AsmCode"), tree.word("Code"));
+    let unknown = || Refused::new("well-formed", format!("unknown opcode {name}"), line);
+    let opcode = tables().opcode(&name).ok_or_else(unknown)?;
+    let mut flags: Vec<String> = tree.all("Flag").map(|flag| flag.text.to_string()).collect();
+    let mut tail: Vec<String> = tree.all("Attribute").map(|attribute| attribute.text.to_string()).collect();
+    let twice = |words: &[String]| {
+        let first: BTreeSet<_> = words.iter().map(|word| word.split(' ').next()).collect();
+        first.len() != words.len()
+    };
+    ensure!(!twice(&flags) && !twice(&tail), "text", line, "a flag or attribute stands twice");
+    flags.sort();
+    tail.retain(|attribute| !attribute.starts_with("debug-location "));
+    let own = tree.inner.iter().filter(|tree| matches!(tree.rule, "Def" | "Operand" | "AsmString" | "AsmFlag"));
+    let operands = own.map(|tree| read_operand(tree, names, line)).collect::<Done<Vec<Operand>>>()?;
+    // A tie names an explicit register definition in front of it, and no two uses are tied to one (MIParser).
+    let mut seen = BTreeSet::new();
+    for (k, tied) in operands.iter().enumerate().filter_map(|(k, o)| Some((k, o.tied?))) {
+        let is_definition = tied < k && operands.get(tied).is_some_and(Operand::is_def);
+        ensure!(is_definition && seen.insert(tied), "text", line, "a tie that is none");
     }
-    let last = block.instructions.iter().rev().find(|instruction| !is_debug(&instruction.opcode));
-    let next = position + 1;
-    if !last.is_some_and(|last| is_barrier(&last.opcode)) && next < count && !found.contains(&next) {
-        found.push(next);
-    }
-    found
+    let memory = tree.all("Memory").map(|tree| read_memory(tree, names, line)).collect::<Done<_>>()?;
+    let (definitions, opens) = (tree.all("Def").count(), tree.child("Opens").is_some());
+    Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false, opens, false], line })
 }
 
-fn hexadecimal<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Refused> {
-    let start = cursor.at();
-    cursor.expect("0x")?;
-    if cursor.take_while(|c| c.is_ascii_hexdigit()).is_empty() {
-        return Err(cursor.fail("expected a hexadecimal number"));
-    }
-    Ok(cursor.since(start))
-}
-
-fn read_successors(cursor: &mut Cursor, names: &Names) -> Result<Vec<usize>, Refused> {
-    let mut successors: Vec<usize> = Vec::new();
-    if cursor.clone().end().is_ok() {
-        return Ok(successors);
-    }
-    loop {
-        cursor.expect(if successors.is_empty() { " %bb." } else { ", %bb." })?;
-        let block = block(cursor, names)? as usize;
-        if cursor.eat("(") {
-            hexadecimal(cursor)?;
-            cursor.expect(")")?;
-        }
-        if successors.contains(&block) {
-            return Err(cursor.fail("a successor stands twice"));
-        }
-        successors.push(block);
-        if cursor.clone().end().is_ok() {
-            return Ok(successors);
-        }
-    }
-}
-
-fn read_liveins(cursor: &mut Cursor) -> Result<Vec<LiveIn>, Refused> {
-    let mut liveins: Vec<LiveIn> = Vec::new();
-    loop {
-        cursor.expect(if liveins.is_empty() { "$" } else { ", $" })?;
-        let register = cursor.word()?.to_string();
-        let mut mask = None;
-        if cursor.eat(":") {
-            let digits = hexadecimal(cursor)?;
-            let value = u64::from_str_radix(digits.trim_start_matches("0x"), 16);
-            let value = value.map_err(|_| cursor.fail("a mask of lanes that is too large"))?;
-            // LLVM numbers the halves of a register by name: `hi16` is the lower bit.
-            let halves = 0x5555_5555_5555_5555u64;
-            mask = Some((value & halves) << 1 | (value >> 1 & halves));
-        }
-        liveins.push(LiveIn { register, mask });
-        if cursor.clone().end().is_ok() {
-            return Ok(liveins);
-        }
-    }
-}
-
-const INSTRUCTION_FLAGS: [&str; 23] = [
-    "frame-setup", "frame-destroy", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "nuw", "nsw", "exact",
-    "nofpexcept", "nomerge", "unpredictable", "noconvergent", "nneg", "disjoint", "nusw", "samesign", "inbounds",
-    "lr-split", "bb-prolog",
+/// Flags by the words that say them.
+const FLAGS: [(&str, u16); 10] = [
+    ("implicit-def", IMPLICIT | DEF),
+    ("implicit", IMPLICIT),
+    ("def", DEF),
+    ("internal", INTERNAL),
+    ("dead", DEAD),
+    ("killed", KILLED),
+    ("undef", UNDEF),
+    ("early-clobber", EARLY_CLOBBER),
+    ("renamable", RENAMABLE),
+    ("debug-use", DEBUG_USE),
 ];
 
-fn read_instruction(cursor: &mut Cursor, names: &Names) -> Result<Instruction, Refused> {
-    let mut instruction = Instruction { line: cursor.line(), ..Instruction::default() };
-    if starts_register(cursor) {
-        instruction.operands.push(register(cursor, true)?);
-        while cursor.eat(", ") {
-            instruction.operands.push(register(cursor, true)?);
-        }
-        cursor.expect(" = ")?;
-    }
-    instruction.definitions = instruction.operands.len();
-    loop {
-        let mut ahead = cursor.clone();
-        let word = ahead.take_while(|c| c.is_ascii_lowercase() || c == '-');
-        if !INSTRUCTION_FLAGS.contains(&word) || !ahead.eat(" ") {
-            break;
-        }
-        if !instruction.flags.insert(word.to_string()) {
-            return Err(cursor.fail("a flag stands twice"));
-        }
-        *cursor = ahead;
-    }
-    instruction.opcode = cursor.word()?.to_string();
-    if !instruction.opcode.starts_with(|c: char| c.is_ascii_uppercase()) {
-        return Err(cursor.fail("expected an opcode, read up to"));
-    }
-    let has_more = |cursor: &Cursor| !cursor.looks_at(" ::") && !cursor.looks_at(" {") && cursor.clone().end().is_err();
-    let mut separator = " ";
-    while has_more(cursor) {
-        cursor.expect(separator)?;
-        separator = ", ";
-        if let Some(text) = attribute(cursor)? {
-            if instruction.tail.iter().any(|other| other.split(' ').next() == text.split(' ').next()) {
-                return Err(cursor.fail("an attribute stands twice"));
-            }
-            instruction.tail.push(text);
-        } else if instruction.tail.is_empty() {
-            instruction.operands.push(operand(cursor, &instruction.opcode, names)?);
-        } else {
-            return Err(cursor.fail("an operand behind attributes"));
-        }
-    }
-    if cursor.eat(" :: ") {
-        instruction.memory.push(memory(cursor, names)?);
-        while cursor.eat(", ") {
-            instruction.memory.push(memory(cursor, names)?);
-        }
-    }
-    instruction.opens_bundle = cursor.eat(" {");
-    cursor.end()?;
-    check_ties(&instruction)?;
-    Ok(instruction)
+fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
+    let Some(own) = tree.child("Register") else { return read_other(tree, names, line) };
+    let words = tree.word("Flags").split(' ');
+    let mut flags =
+        words.filter_map(|word| FLAGS.iter().find(|(name, _)| *name == word)).fold(0, |all, (_, flag)| all | flag);
+    let number = |tree: Option<&Tree>| {
+        let fits = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
+        tree.map(|tree| fits(tree).ok_or_else(|| Refused::new("text", "too great a number", line))).transpose()
+    };
+    ensure!(tree.rule != "Def" || flags & (DEF | IMPLICIT) == 0, "text", line, "an implicit operand on the left");
+    flags |= if tree.rule == "Def" { DEF } else { 0 };
+    let (vreg, tied) = (number(own.child("Number"))?, number(tree.child("Tied"))?);
+    let physical = own.child("Word").map(|word| register(word.text, line)).transpose()?;
+    let is_def = flags & DEF != 0;
+    // MachineOperand::CreateReg asserts these.
+    let wrong = if is_def { KILLED | DEBUG_USE } else { DEAD | EARLY_CLOBBER };
+    let fits = flags & wrong == 0 && !(is_def && tied.is_some()) && !(flags & RENAMABLE != 0 && vreg.is_some());
+    ensure!(fits, "text", line, "a flag that does not fit `{}`", own.text);
+    let flagged = tree.word("Flags").len();
+    let [sub, class, llt] = [own.word("Sub"), own.word("Class"), tree.word("Type")].map(String::from);
+    let text = tree.text.get(flagged..).unwrap_or("").to_string();
+    let tied = tied.map(|tied| tied as usize);
+    Ok(Operand {
+        kind: Kind::Register,
+        text,
+        register: physical,
+        vreg,
+        sub,
+        class,
+        llt,
+        tied,
+        flags,
+        ..Operand::default()
+    })
 }
 
-/// A tie names an explicit register definition in front of it, and no two uses are tied to one (MIParser).
-fn check_ties(instruction: &Instruction) -> Result<(), Refused> {
-    let mut seen = BTreeSet::new();
-    for (k, tied) in instruction.operands.iter().enumerate().filter_map(|(k, op)| Some((k, op.tied?))) {
-        let is_definition = instruction.operands.get(tied).is_some_and(Operand::is_def);
-        if tied >= k || !is_definition || !seen.insert(tied) {
-            return Err(fail("a tie that is none", instruction.line));
-        }
-    }
-    Ok(())
+fn read_other(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
+    let text = tree.text.split(" /*").next().unwrap_or("").to_string();
+    let kind = match tree.inner.first().map(|tree| tree.rule) {
+        _ if tree.rule == "AsmString" => Kind::AsmString,
+        _ if tree.rule == "AsmFlag" => Kind::AsmFlag,
+        Some("Block") => Kind::Block,
+        Some("FrameIndex") => Kind::FrameIndex,
+        Some("FixedFrame") => Kind::FixedFrame,
+        Some("RegMask") => Kind::RegMask,
+        Some("Immediate") => Kind::Immediate,
+        _ => Kind::Other,
+    };
+    let is_named = matches!(kind, Kind::Block | Kind::FrameIndex | Kind::FixedFrame);
+    let number = match tree.inner.first().filter(|_| is_named) {
+        Some(named) => names.resolved(named, line)?,
+        None => 0,
+    };
+    Ok(Operand { kind, text, number, ..Operand::default() })
 }
 
-/// Checks printed classes against the rows of `registers:`; where there is no such row, definitions make it.
-fn classes_of(registers: &mut BTreeMap<u32, VirtualRegister>, blocks: &[Block]) -> Result<(), Refused> {
-    let operands = blocks.iter().flat_map(|b| &b.instructions).flat_map(|i| i.operands.iter().map(|op| (op, i.line)));
-    for (operand, _) in operands.clone().filter(|(operand, _)| !operand.class.is_empty()) {
-        let row = VirtualRegister { class: operand.class.clone(), ..VirtualRegister::default() };
-        registers.entry(operand.vreg.unwrap_or_default()).or_insert(row);
-    }
-    for (operand, line) in operands {
-        let Some(number) = operand.vreg else { continue };
-        let class = registers.get(&number).map(|row| row.class.as_str());
-        if class.is_none() || !operand.class.is_empty() && class != Some(&operand.class) {
-            return Err(fail(format!("virtual register {number} has no class, or another"), line));
+fn read_memory(tree: &Tree, names: &Names, line: usize) -> Done<MemoryOperand> {
+    let marked = |word: &str| tree.word("Marks").split(' ').any(|own| own == word);
+    let number = |rule: &str| tree.child(rule).and_then(Tree::number);
+    let mut memory = MemoryOperand {
+        text: tree.text.to_string(),
+        volatile: marked("volatile"),
+        atomic: tree.child("Ordering").is_some(),
+        invariant: marked("invariant"),
+        dereferenceable: marked("dereferenceable"),
+        address_space: number("Space").unwrap_or(0),
+        align: number("Align"),
+        base_align: number("Base"),
+        ..MemoryOperand::default()
+    };
+    for (rule, kind) in [("FrameIndex", Kind::FrameIndex), ("FixedFrame", Kind::FixedFrame)] {
+        if let Some(object) = tree.child(rule) {
+            memory.object = Some((kind, names.resolved(object, line)?));
+            memory.number_at = object.at + object.text.find('.').unwrap_or(0) + 1 - tree.at;
         }
     }
-    Ok(())
+    Ok(memory)
 }

@@ -2,50 +2,43 @@
 #![allow(dead_code)]
 
 use verilocc_check::model::{Function, Instruction};
-use verilocc_check::tables::tables;
 use verilocc_check::text;
-
-fn has(instruction: &Instruction, word: &str) -> bool {
-    tables().opcode(&instruction.opcode).is_some_and(|opcode| opcode.has(word))
-}
-
-fn value<'a>(instruction: &'a Instruction, word: &str) -> &'a str {
-    tables().opcode(&instruction.opcode).map_or("", |opcode| opcode.value(word))
-}
 
 /// A copy that pairs: into EXEC or SCC, out of SCC, or from a vector to a scalar register.
 fn pairs(function: &Function, instruction: &Instruction) -> bool {
-    let moves = ["no-code", "wwm-copy", "lane-save", "lane-restore"].iter().any(|word| has(instruction, word));
-    if moves || !value(instruction, "spill").is_empty() {
+    let moves = ["no-code", "wwm-copy", "lane-save", "lane-restore"].iter().any(|word| instruction.has(word));
+    if moves || !instruction.value("spill").is_empty() {
         return false;
     }
-    if !has(instruction, "copy") {
+    if !instruction.has("copy") {
         return true;
     }
     let vector = |n: usize| {
         instruction.operands.get(n).is_some_and(|o| match o.vreg {
-            Some(number) => tables().register_class(function.class_of(number)).is_some_and(|class| class.is_vector),
-            None => tables().register(&o.register).is_some_and(|r| matches!(r.file, 'v' | 'a')),
+            Some(number) => function.registers[&number].class.is_vector,
+            None => o.register.is_some_and(|r| matches!(r.file, 'v' | 'a')),
         })
     };
-    let odd =
-        |n: usize| instruction.operands.get(n).is_some_and(|o| o.register == "scc" || o.register.starts_with("src_"));
-    let exec = instruction.operands.first().is_some_and(|o| o.register.starts_with("exec"));
+    let odd = |n: usize| {
+        instruction
+            .operands
+            .get(n)
+            .is_some_and(|o| o.register.is_some_and(|r| r.name == "scc" || r.name.starts_with("src_")))
+    };
+    let exec = instruction.operands.first().is_some_and(|o| o.register.is_some_and(|r| r.name.starts_with("exec")));
     (vector(1) && !vector(0)) || odd(0) || odd(1) || exec
 }
 
 fn canonical(instruction: &Instruction) -> &str {
-    match value(instruction, "canon") {
-        "" => &instruction.opcode,
+    match instruction.value("canon") {
+        "" => &instruction.name,
         name => name,
     }
 }
 
 /// The steps that pair as many instructions as possible.
 pub fn steps(p: &Function, q: &Function, block: usize) -> String {
-    let list = |f: &Function| -> Vec<Instruction> {
-        f.blocks[block].instructions.iter().filter(|i| !has(i, "debug")).cloned().collect()
-    };
+    let list = |f: &Function| -> Vec<Instruction> { f.blocks[block].instructions.iter().cloned().collect() };
     let (a, b) = (list(p), list(q));
     let same = |i: usize, j: usize| canonical(&a[i]) == canonical(&b[j]) && pairs(p, &a[i]) && pairs(q, &b[j]);
     let mut best = vec![vec![0_usize; b.len() + 1]; a.len() + 1];

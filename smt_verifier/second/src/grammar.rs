@@ -1,0 +1,371 @@
+//! The grammar of what LLVM's MIRPrinter writes (spec 2.1), and what reads by it. Every character is consumed.
+//!
+//! A parsing expression grammar: `/` tries one after the other, `!` looks ahead, `.` is any character, `[^…]` any other one.
+//! A rule whose name begins with a capital makes a node of the tree.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::model::{Done, Refused};
+
+const GRAMMAR: &str = r#"
+Number = "0" ![0-9] / [1-9] [0-9]*
+Word = [A-Za-z0-9_]+
+word = Word
+Name = [A-Za-z0-9_.$-]+
+quoted = '"' ([^"\] / "\" .)* '"'
+Symbol = quoted / [A-Za-z0-9_.$-]+
+Hex = [0-9A-Fa-f]+
+Type = "<" Number " x " [spif] Number ">" / [spif] Number
+end = " "* (";" .*)?
+balanced = "(" ([^();"] / quoted / balanced)* ")"
+offset = ((" + " / " - ") Number)?
+meta = "!" ("DI" word balanced / Number)
+
+blank = end
+close = " "+ "}" end
+BlockHead = " "+ "bb." Number ("." Name)? (" (" Attributes ")")? ":" end
+Attributes = attribute (", " attribute)*
+attribute = ("ir-block-address-taken "? "%ir-block.") Symbol / "align " Number / "machine-block-address-taken" / "inlineasm-br-indirect-target"
+Successors = " "+ "successors:" (" " successor (", " successor)*)? end
+successor = Block ("(0x" Hex ")")?
+Liveins = " "+ "liveins: " Livein (", " Livein)* end
+Livein = "$" Word (":0x" Hex)?
+
+Instruction = " "+ (Def (", " Def)* " = ")? (Flag " ")* (AsmCode " " asm (", " asm)* more / Code (" " Operand (", " Operand)* more / " " Attribute more)?) (" :: " Memory (", " Memory)*)? Opens? end
+more = (", " Attribute)*
+Opens = " {"
+AsmCode = "INLINEASM" word?
+Code = !"INLINEASM" [A-Z] word?
+Flag = "frame-setup" / "frame-destroy" / "nnan" / "ninf" / "nsz" / "arcp" / "contract" / "afn" / "reassoc" / "nuw" / "nsw" / "exact" / "nofpexcept" / "nomerge" / "unpredictable" / "noconvergent" / "nneg" / "disjoint" / "nusw" / "samesign" / "inbounds" / "lr-split" / "bb-prolog"
+Attribute = ("debug-location " / "mmra " / "pcsections ") meta / ("heap-alloc-marker !" / "debug-instr-number " / "cfi-type ") Number / ("pre-instr-symbol " / "post-instr-symbol ") "<mcsymbol " Symbol ">"
+
+Def = Flags register
+Flags = ("implicit-def " / "implicit " / "def ")? "internal "? "dead "? "killed "? "undef "? "early-clobber "? "renamable "? "debug-use "?
+register = Register ("(" Type ")")? ("(tied-def " Tied ")")?
+Register = "$" Word / "%" Number ("." Sub)? (":" Class)?
+Sub = word
+Class = word
+Tied = Number
+Operand = Flags register / (Block / FrameIndex / FixedFrame / "%subreg." word / flagged? other) note?
+note = " /*" [^*;]* "*/"
+asm = AsmString note? / AsmFlag note? / Operand
+AsmString = "&" quoted offset
+AsmFlag = "-"? Number !!" /*" / asmword (" " asmword)*
+asmword = ("sideeffect" / "mayload" / "maystore" / "isconvergent" / "alignstack" / "unwind" / "attdialect" / "inteldialect" / "regdef-ec" / "regdef" / "reguse" / "clobber" / "imm" / "mem" / "func" / "foldable") (":" word)? (" tiedto:$" Number)?
+Block = "%bb." Number ("." Name)?
+FrameIndex = "%stack." Number ("." Name)?
+FixedFrame = "%fixed-stack." Number ("." Name)?
+flagged = "target-flags(" [A-Za-z0-9_.$-]+ ") "
+other = ("@" / "&") Symbol offset / "<mcsymbol " Symbol ">" / meta / RegMask / float / Immediate / integer / ("dbg-instr-ref" / "target-index" / "lanemask") balanced offset
+RegMask = "CustomRegMask(" ("$" word ("," "$" word)*)? ")" / ("csr_" / "amdgpu_all") [A-Za-z0-9_.$-]*
+float = ("float " / "double " / "half " / "bfloat " / "fp128 ") [A-Za-z0-9+.-]+
+Immediate = "-"? Number
+integer = "i" Number " " ("true" / "false" / "-"? Number)
+
+Memory = "(" Marks ("load store " size (" on " pointer)? / "load " size (" from " pointer)? / "store " size (" into " pointer)?) after ")"
+Marks = "volatile "? "non-temporal "? "dereferenceable "? "invariant "? '"amdgpu-noclobber" '? '"amdgpu-last-use" '? '"amdgpu-cooperative" '? '"amdgpu-thread-private" '?
+size = ("syncscope(" quoted ") ")? Ordering? Ordering? ("unknown-size" / "(" Type ")")
+Ordering = "unordered " / "monotonic " / "acquire " / "release " / "acq_rel " / "seq_cst "
+pointer = (FixedFrame / FrameIndex / "unknown-address" / "stack" / "got" / "jump-table" / "constant-pool" / "custom " quoted / "`" [^`]* "`" / "call-entry "? ("%ir." / "@" / "&") Symbol) offset
+after = (", align " Align)? (", basealign " Base)? (", !tbaa !" Number)? (", !alias.scope !" Number)? (", !noalias !" Number)? (", !noalias.addrspace !" Number)? (", !range !" Number)? (", addrspace " Space)?
+Align = Number
+Base = Number
+Space = Number
+
+Row = "- {" " "* (Item ("," " "* Item)*)? " "* "}" " "*
+Item = Key ":" " "+ Value
+Key = [A-Za-z-]+
+Value = squoted / '"' [^"\]* '"' / "[" [^][{}]* "]" / [^],'"[{} ] [^],'"[{}]*
+squoted = "'" ([^'] / "''")* "'"
+is-bool = "true" / "false"
+is-count = Number
+is-integer = "0" / "-"? [1-9] [0-9]*
+is-quoted = squoted
+is-text = squoted / '"' [^"\]* '"' / [A-Za-z0-9_.$(<] [A-Za-z0-9_.$+<>()/ -]*
+is-word = word
+is-register = "'" ("$" word)? "'"
+is-physical = "'$" word "'"
+is-virtual = "'" ("%" Number)? "'"
+is-wish = "'" ([$%] word)? "'"
+is-wishes = "[" (" "* is-wish ","?)* " "* "]"
+is-flags = "[" " "* "WWM_REG"? " "* "]"
+is-argument = "{ " ("reg: '$" word "'" / "offset: " Number) (", mask: " Number)? " }"
+is-policy = "all" / "non-leaf-no-reserve" / "non-leaf" / "none" / "reserved"
+is-object = "default" / "spill-slot" / "variable-sized"
+is-place = "default" / "sgpr-spill" / "noalloc"
+is-none = "[]"
+is-list = "[]"
+is-map = "{}"
+is-item = "- " squoted " "*
+
+linkage = "private" / "internal" / "available_externally" / "linkonce_odr" / "linkonce" / "weak_odr" / "weak" / "external" / "extern_weak" / "common" / "dso_local" / "dso_preemptable" / "default" / "hidden" / "protected" / "dllimport" / "dllexport" / "appending" / "thread_local" / "unnamed_addr"
+result = ("void" / "ptr" / "half" / "bfloat" / "float" / "double" / "<" / "[" / "{" / "%" / "target(" / "zeroext" / "signext" / "inreg" / "noundef" / "nonnull" / "noalias" / "align" / "range(" / "dereferenceable" / "nofpclass" / "fp128") .* / "i" [0-9]*
+
+Part = "block " Number ~ Entry? Steps? (Repeat / Split)*
+Entry = "entry" ~ Threads* Mask* Member* Nonempty? Some? In*
+Threads = "class " Number " " [TOP] " on" ~ / "class " Number " " [TO] " off" ~
+Mask = "mask " Number " " Range ~
+Member = "member " Number (" " Sign Number)* ~
+Sign = [+-]
+Nonempty = "nonempty" (" " Number)* ~
+Some = "some" ~
+In = "in" (" wave" / (" " Number)+) ~ (Holds / Undefined / Doubtful)*
+Holds = "h " Lane " " Range ~
+Undefined = "u " Range ~
+Doubtful = "d " Range ~
+Range = Lane " " Number
+Lane = [$^] Number / [%#] Number "." Number / [@!] Number "." Number "." Number / "&" Lane ":" Number ".1"?
+Steps = "steps" (" " Run)* ~
+Run = Number [=+-]
+Repeat = "repeat " Number " " Number " " Number ~
+Split = "split " Number ~
+"#;
+
+enum Node {
+    Text(&'static str),
+    /// ASCII characters, and whether all others are meant.
+    Set(u128, bool),
+    Sequence(Vec<Node>),
+    Choice(Vec<Node>),
+    Repeat(Box<Node>, usize, usize),
+    Not(Box<Node>),
+    Rule(usize),
+}
+
+/// What a rule has read: its name, the text, where in the whole it begins, and what is in it.
+#[derive(Debug)]
+pub struct Tree<'t> {
+    pub rule: &'static str,
+    pub text: &'t str,
+    pub at: usize,
+    pub inner: Vec<Tree<'t>>,
+}
+
+impl<'t> Tree<'t> {
+    pub fn all<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = &'a Tree<'t>> {
+        self.inner.iter().filter(move |tree| tree.rule == rule)
+    }
+
+    pub fn child(&self, rule: &str) -> Option<&Tree<'t>> {
+        self.inner.iter().find(|tree| tree.rule == rule)
+    }
+
+    /// The text of a child, or `""`.
+    pub fn word(&self, rule: &str) -> &'t str {
+        self.child(rule).map_or("", |tree| tree.text)
+    }
+
+    /// The number that this is, or that stands first in it.
+    pub fn number(&self) -> Option<u64> {
+        self.text.parse().ok().or_else(|| self.child("Number")?.text.parse().ok())
+    }
+
+    /// The numbers in it, if they are of 32 bits.
+    pub fn numbers(&self) -> Option<Vec<u32>> {
+        self.all("Number").map(|number| number.text.parse().ok()).collect()
+    }
+}
+
+/// Rules by number, with their names.
+struct Grammar {
+    rules: Vec<(&'static str, Node)>,
+    numbers: HashMap<&'static str, usize>,
+}
+
+fn grammar() -> &'static Grammar {
+    static ALL: OnceLock<Grammar> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let lines: Vec<_> = GRAMMAR.lines().filter_map(|line| line.split_once(" = ")).collect();
+        let numbers = lines.iter().enumerate().map(|(number, (name, _))| (*name, number)).collect();
+        let rules =
+            lines.iter().map(|(name, text)| (*name, Source { rest: text, numbers: &numbers }.choice())).collect();
+        Grammar { rules, numbers }
+    })
+}
+
+/// Reads the right side of a rule.
+struct Source<'a> {
+    rest: &'static str,
+    numbers: &'a HashMap<&'static str, usize>,
+}
+
+impl Source<'_> {
+    fn eat(&mut self, mark: char) -> bool {
+        self.rest = self.rest.trim_start_matches(' ');
+        self.rest.strip_prefix(mark).inspect(|rest| self.rest = rest).is_some()
+    }
+
+    fn until(&mut self, mark: char) -> &'static str {
+        let (text, rest) = self.rest.split_once(mark).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        text
+    }
+
+    fn choice(&mut self) -> Node {
+        let mut choices = vec![self.sequence()];
+        while self.eat('/') {
+            choices.push(self.sequence());
+        }
+        if choices.len() == 1 {
+            choices.remove(0)
+        } else {
+            Node::Choice(choices)
+        }
+    }
+
+    fn sequence(&mut self) -> Node {
+        let mut items = Vec::new();
+        while !self.rest.trim_start_matches(' ').starts_with(['/', ')']) && !self.rest.trim_matches(' ').is_empty() {
+            items.push(self.item());
+        }
+        Node::Sequence(items)
+    }
+
+    fn item(&mut self) -> Node {
+        if self.eat('!') {
+            return Node::Not(Box::new(self.item()));
+        }
+        let node = if self.eat('"') {
+            Node::Text(self.until('"'))
+        } else if self.eat('\'') {
+            Node::Text(self.until('\''))
+        } else if self.eat('[') {
+            self.set()
+        } else if self.eat('~') {
+            Node::Text("\n")
+        } else if self.eat('.') {
+            Node::Set(0, true)
+        } else if self.eat('(') {
+            let node = self.choice();
+            self.eat(')');
+            node
+        } else {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
+            let (name, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            Node::Rule(*self.numbers.get(name).unwrap_or_else(|| panic!("the grammar has no rule `{name}`")))
+        };
+        match self.rest.chars().next() {
+            Some('*') if self.eat('*') => Node::Repeat(Box::new(node), 0, usize::MAX),
+            Some('+') if self.eat('+') => Node::Repeat(Box::new(node), 1, usize::MAX),
+            Some('?') if self.eat('?') => Node::Repeat(Box::new(node), 0, 1),
+            _ => node,
+        }
+    }
+
+    /// Characters and ranges; a `]` may stand first.
+    fn set(&mut self) -> Node {
+        let others = self.rest.starts_with('^');
+        self.rest = self.rest.trim_start_matches('^');
+        let end = self.rest.get(1..).and_then(|rest| rest.find(']')).map_or(0, |end| end + 1);
+        let letters = self.rest.as_bytes().get(..end).unwrap_or(&[]);
+        self.rest = self.rest.get(end + 1..).unwrap_or("");
+        let (mut set, mut at) = (0_u128, 0);
+        while let Some(letter) = letters.get(at) {
+            let is_range = letters.get(at + 1) == Some(&b'-') && at + 2 < letters.len();
+            let last = if is_range { letters[at + 2] } else { *letter };
+            (*letter..=last).for_each(|letter| set |= 1 << letter);
+            at += if is_range { 3 } else { 1 };
+        }
+        Node::Set(set, others)
+    }
+}
+
+/// How deep rules may be nested: LLVM writes nothing near it.
+const DEPTH: usize = 64;
+
+struct Reading<'t> {
+    text: &'t str,
+    /// Where the farthest character stands that no rule has read.
+    far: usize,
+}
+
+impl<'t> Reading<'t> {
+    /// Where what the node reads from `at` on ends, if it reads something.
+    fn read(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
+        self.far = self.far.max(at);
+        match node {
+            Node::Text(text) => self.text.get(at..)?.starts_with(text).then_some(at + text.len()),
+            Node::Set(set, others) => {
+                let letter = self.text.get(at..)?.chars().next()?;
+                let is_in = letter.is_ascii() && set >> (letter as u32) & 1 == 1;
+                (is_in != *others).then_some(at + letter.len_utf8())
+            }
+            Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
+            Node::Choice(choices) => choices.iter().find_map(|choice| self.attempt(choice, at, depth, out)),
+            Node::Repeat(node, least, most) => {
+                let (mut at, mut count) = (at, 0);
+                while let Some(end) = self.attempt(node, at, depth, out).filter(|end| count < *most && *end > at) {
+                    (at, count) = (end, count + 1);
+                }
+                (count >= *least).then_some(at)
+            }
+            Node::Not(node) => {
+                let far = self.far;
+                let found = self.read(node, at, depth, &mut Vec::new()).is_some();
+                self.far = far;
+                (!found).then_some(at)
+            }
+            Node::Rule(number) => {
+                let (name, node) = grammar().rules.get(*number)?;
+                let depth = depth.checked_sub(1)?;
+                if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                    return self.read(node, at, depth, out);
+                }
+                let mut inner = Vec::new();
+                let end = self.read(node, at, depth, &mut inner)?;
+                let text = self.text.get(at..end)?;
+                // No number that LLVM writes is longer than 64 bits.
+                (*name != "Number" || text.parse::<u64>().is_ok())
+                    .then(|| out.push(Tree { rule: name, text, at, inner }))?;
+                Some(end)
+            }
+        }
+    }
+
+    fn attempt(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
+        let length = out.len();
+        let end = self.read(node, at, depth, out);
+        if end.is_none() {
+            out.truncate(length);
+        }
+        end
+    }
+}
+
+/// The tree of a text that is of this rule.
+pub fn parse<'t>(rule: &str, text: &'t str, line: usize) -> Done<Tree<'t>> {
+    let mut reading = Reading { text, far: 0 };
+    let (mut out, number) = (Vec::new(), *grammar().numbers.get(rule).unwrap_or(&usize::MAX));
+    if reading.read(&Node::Rule(number), 0, DEPTH, &mut out) == Some(text.len()) {
+        return Ok(out.pop().unwrap_or(Tree { rule: "", text, at: 0, inner: Vec::new() }));
+    }
+    let (read, rest) = text.split_at_checked(reading.far).unwrap_or((text, ""));
+    let (line, rest) = (line + read.matches('\n').count(), rest.escape_debug().take(24).collect::<String>());
+    Err(Refused::new("text", format!("characters that no rule reads, at `{rest}`"), line))
+}
+
+/// Whether the whole text is of this rule.
+pub fn is(rule: &str, text: &str) -> bool {
+    parse(rule, text, 0).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_stands_twice() {
+        assert_eq!(grammar().rules.len(), grammar().numbers.len());
+    }
+
+    #[test]
+    fn everything_is_consumed() {
+        assert!(is("is-count", "10") && !is("is-count", "010") && !is("is-count", "10 ") && !is("is-count", ""));
+        assert!(is("is-text", "'a '' b'") && !is("is-text", "'a ' b'"));
+        let deep = format!("{}{}", "(".repeat(100_000), ")".repeat(100_000));
+        assert!(!is("balanced", &deep) && is("balanced", "(a (b) \")\" c)"));
+    }
+}
