@@ -38,7 +38,9 @@ pub fn audit_phase(
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
     context.saved_later = saved_later;
-    check::check(&context, &certificate::read(certificate, &context)?)
+    let parts = certificate::read(certificate, &context)?;
+    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
+    check::check(&context, &parts)
 }
 
 /// Likewise, where nothing is saved later.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
+use std::rc::Rc;
 
+use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
-use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR};
+use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
 use crate::limits::Limits;
-use crate::model::{ensure, Done, Function, Instruction, Kind, Refused, EARLY_CLOBBER, IMPLICIT};
+use crate::model::{ensure, Done, Function, Instruction, Kind, Operand, Refused, EARLY_CLOBBER, IMPLICIT};
 use crate::tables::{tables, Processor, Register};
 
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
@@ -30,8 +32,8 @@ pub struct Context<'a> {
     pub other_slots: Set<u32>,
     /// Sizes in bits in which vector spill code names a slot.
     pub slot_bits: Map<u32, BTreeSet<u32>>,
-    /// Numbers of the cells that P names (`Lane::cell`).
-    cells: BTreeSet<u8>,
+    /// Numbers of the cells that the texts name (`Lane::cell`).
+    pub cells: Rc<[u8]>,
     /// Units that calls of this function in P's file rely on, beyond its convention (spec 9).
     pub promised: BTreeSet<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
@@ -39,6 +41,14 @@ pub struct Context<'a> {
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
     pub saved_later: bool,
     pub has_virtual: bool,
+    /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
+    pub frame_units: Set<u32>,
+    /// Units that moves and instructions without code of P define (spec 13.6).
+    pub moved_units: Set<u32>,
+    /// Units that reloads of scalars of Q write (spec 12.3).
+    pub reloaded: Set<u32>,
+    /// Instructions of P that some `repeat` of the certificate names.
+    pub repeated: Set<(u32, u32)>,
 }
 
 /// Whether a text names no half of a 32-bit register (spec 3.1).
@@ -147,11 +157,15 @@ impl<'a> Context<'a> {
             vector_slots: Set::default(),
             other_slots: Set::default(),
             slot_bits: Map::default(),
-            cells: BTreeSet::new(),
+            cells: Rc::from([]),
             promised: BTreeSet::new(),
             reserved_after: reserved.collect(),
             saved_later: false,
             has_virtual: after.has_virtual(),
+            frame_units: frame_units([before, after]),
+            moved_units: defined(before, is_moving),
+            reloaded: defined(after, is_reload),
+            repeated: Set::default(),
         };
         let mut scalar: Set<u32> = Set::default();
         for text in [before, after] {
@@ -174,22 +188,17 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        let moves = before.instructions().filter(|i| i.has("lane-save") || i.has("lane-restore"));
-        let threads = moves.filter_map(|i| u8::try_from(i.immediate(2)?).ok());
-        let cells = threads.flat_map(|thread| context.cells_of(Lane::unit(0), thread)).map(|cell| cell.cell);
-        context.cells = cells.collect();
+        let moves = [before, after].into_iter().flat_map(Function::instructions);
+        let moves = moves.filter(|i| i.has("lane-save") || i.has("lane-restore"));
+        let threads: BTreeSet<u8> = moves.filter_map(|i| u8::try_from(i.immediate(2)?).ok()).collect();
+        let cells = threads.into_iter().flat_map(|thread| context.cells_of(Lane::unit(0), thread));
+        context.cells = cells.map(|cell| cell.cell).collect::<Vec<u8>>().into();
         Ok(context)
     }
 
     /// The cells of a thread in the register that a lane lies in, as many as a scalar has lanes.
     pub fn cells_of(&self, lane: Lane, thread: u8) -> Vec<Lane> {
         (0..if self.coarse { 1 } else { 2 }).filter_map(|half| lane.cell_of(thread, half)).collect()
-    }
-
-    /// The cells that P may name in the register that a lane lies in.
-    pub fn cells_in(&self, lane: Lane) -> impl Iterator<Item = Lane> + '_ {
-        let cells = self.cells.iter().filter(move |_| lane.vector);
-        cells.map(move |cell| Lane { cell: *cell, vector: false, ..lane.base() })
     }
 
     /// The lanes of a slot from a byte offset on.
@@ -217,7 +226,7 @@ impl<'a> Context<'a> {
             Of::Unchanged => return None,
         };
         if lane.cell != 0 {
-            vector.then_some(lane)
+            Some(lane).filter(|lane| vector && self.cells.contains(&lane.cell))
         } else {
             Some(lane.with_vector(vector))
         }
@@ -232,16 +241,22 @@ impl<'a> Context<'a> {
     pub fn allocatable(&self, lane: Lane) -> bool {
         lane.of != Of::Unit || self.limits.allocatable.contains(&lane.a)
     }
+}
 
-    /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
-    pub fn frame_units(&self) -> Set<u32> {
-        let entry = info(self.before, "isEntryFunction") == "true";
-        let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
-        let fields = fields.iter().take(if entry { 2 } else { 3 });
-        let names = fields.flat_map(|field| [self.before, self.after].map(|text| info(text, field)));
-        let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
-        registers.flat_map(|r| r.units.iter().copied()).chain(crate::lanes::FLAT_SCRATCH).collect()
-    }
+/// Units of the registers that address the stack, as both headers name them (spec 6).
+fn frame_units(texts: [&Function; 2]) -> Set<u32> {
+    let entry = info(texts[0], "isEntryFunction") == "true";
+    let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
+    let fields = fields.iter().take(if entry { 2 } else { 3 });
+    let names = fields.flat_map(|field| texts.map(|text| info(text, field)));
+    let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
+    registers.flat_map(|r| r.units.iter().copied()).chain(FLAT_SCRATCH).collect()
+}
+
+/// Units that some instructions of a text define.
+fn defined(text: &Function, chosen: fn(&Instruction) -> bool) -> Set<u32> {
+    let lanes = text.instructions().filter(|i| chosen(i)).flat_map(|i| i.lanes(Operand::is_def));
+    lanes.filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
 }
 
 /// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one of

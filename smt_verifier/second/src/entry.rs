@@ -2,19 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::certificate::Masks;
 use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, EXEC, VCC};
 use crate::masks::Mask;
 use crate::model::{ensure, Block, Done};
 use crate::state;
-use crate::threads::{Class, Side, State, WAVE};
+use crate::threads::{Class, State, WAVE};
 
-/// Claims about the scalar part or about classes, with all their ranges written out.
+/// Claims about the scalar part or about some classes, with all their ranges written out.
 #[derive(Default)]
 pub struct Claims {
-    pub classes: Vec<usize>,
     pub holds: Vec<(Lane, Lane)>,
     pub undefined: Vec<Lane>,
     pub doubtful: Vec<Lane>,
@@ -34,7 +32,8 @@ pub struct Part {
 #[derive(Default)]
 pub struct Claimed {
     pub classes: Vec<Part>,
-    pub masks: Masks,
+    /// Masks by number, each with the names that hold its parts.
+    pub masks: BTreeMap<u32, Vec<Lane>>,
     pub nonempty: Vec<u32>,
     pub some: bool,
     pub claims: Vec<Claims>,
@@ -42,10 +41,12 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// There is one path, and masks are a wave wide.
+    /// There is one path, masks are scalars and a wave wide, and no other mask is named.
     pub fn is_complete(&self, wave: usize) -> bool {
         let paths = self.classes.iter().filter(|class| class.kind == 'P').count();
-        paths == 1 && self.masks.values().all(|names| names.len() == wave)
+        let mut named = self.classes.iter().flat_map(|class| class.masks.keys()).chain(&self.nonempty);
+        let wide = |names: &Vec<Lane>| names.len() == wave && names.iter().all(|name| !name.vector);
+        paths == 1 && self.masks.values().all(wide) && named.all(|mask| self.masks.contains_key(mask))
     }
 
     fn of<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a Claims> {
@@ -55,11 +56,10 @@ impl Claimed {
     /// The state that the claims describe (spec 4.2).
     pub fn state(&self, context: &Context<'_>, block: &Block) -> Done<State> {
         let live = live_ins(context, block);
-        let mut state = State::new(state::Part::default());
+        let mut state = State::new(state::Part::default(), context);
         let known: BTreeMap<u32, u32> = self.masks.keys().map(|mask| (*mask, state.facts.new_mask())).collect();
         for (mask, names) in &self.masks {
             state.facts.set_mask(names, known[mask]);
-            names.iter().for_each(|name| state.note_cell(*name, Side::Name));
         }
         state.facts.mark_nonempty(&self.nonempty.iter().map(|mask| known[mask]).collect::<Vec<_>>());
         for (number, claimed) in self.classes.iter().enumerate() {
@@ -79,11 +79,6 @@ impl Claimed {
             let mut class = Class::new(claimed.kind, claimed.active, part);
             class.masks = claimed.masks.iter().map(|(mask, inside)| (known[mask], *inside)).collect();
             state.classes.push(class);
-        }
-        for claims in &self.claims {
-            claims.holds.iter().for_each(|(_, place)| state.note_cell(*place, Side::Place));
-            let names = claims.holds.iter().map(|(name, _)| name).chain(&claims.undefined).chain(&claims.doubtful);
-            names.for_each(|name| state.note_cell(*name, Side::Name));
         }
         state.begin(&context.exec, self.some);
         Ok(state)
@@ -188,7 +183,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
             part.add(lane, Lane::entry(unit));
         }
     }
-    let mut cells: Set<Lane> = Set::default();
+    let mut virtuals = Vec::new();
     for (number, row) in &context.before.registers {
         let lanes: Vec<u32> = (0..row.lanes()).collect();
         for lane in crate::context::used(&lanes, context.coarse) {
@@ -198,7 +193,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
             } else {
                 scalar.set_undefined(name)
             }
-            cells.extend(context.cells_in(name));
+            virtuals.push(name);
         }
     }
     for (number, row) in context.before.stack.iter().filter(|(number, _)| !context.other_slots.contains(number)) {
@@ -208,9 +203,9 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
         let part = if is_vector { &mut vector } else { &mut scalar };
         context.slot_lanes(*number, 0, 8 * size, is_vector).into_iter().for_each(|lane| part.set_undefined(lane));
     }
-    cells.iter().for_each(|cell| scalar.set_undefined(*cell));
-    let mut state = State::new(scalar);
-    cells.into_iter().for_each(|cell| state.note_cell(cell, Side::Name));
+    let mut state = State::new(scalar, context);
+    let cells: Vec<Lane> = virtuals.into_iter().flat_map(|name| state.cells_in(name)).collect();
+    cells.into_iter().for_each(|cell| state.classes[WAVE].part.set_undefined(cell));
     state.classes.push(Class::new('P', true, vector.clone()));
     undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
     state.classes.push(Class::new('T', true, vector.clone()));

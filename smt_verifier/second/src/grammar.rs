@@ -73,8 +73,8 @@ Align = Number
 Base = Number
 Space = Number
 
-Row = "- {" " "* (Entry ("," " "* Entry)*)? " "* "}" " "*
-Entry = Key ":" " "+ Value
+Row = "- {" " "* (Item ("," " "* Item)*)? " "* "}" " "*
+Item = Key ":" " "+ Value
 Key = [A-Za-z-]+
 Value = squoted / '"' [^"\]* '"' / "[" [^][{}]* "]" / [^],'"[{} ] [^],'"[{}]*
 squoted = "'" ([^'] / "''")* "'"
@@ -98,6 +98,28 @@ is-none = "[]"
 is-list = "[]"
 is-map = "{}"
 is-item = "- " squoted " "*
+
+linkage = "private" / "internal" / "available_externally" / "linkonce_odr" / "linkonce" / "weak_odr" / "weak" / "external" / "extern_weak" / "common" / "dso_local" / "dso_preemptable" / "default" / "hidden" / "protected" / "dllimport" / "dllexport" / "appending" / "thread_local" / "unnamed_addr"
+result = ("void" / "ptr" / "half" / "bfloat" / "float" / "double" / "<" / "[" / "{" / "%" / "target(" / "zeroext" / "signext" / "inreg" / "noundef" / "nonnull" / "noalias" / "align" / "range(" / "dereferenceable" / "nofpclass" / "fp128") .* / "i" [0-9]*
+
+Part = "block " Number ~ Entry? Steps? (Repeat / Split)*
+Entry = "entry" ~ Threads* Mask* Member* Nonempty? Some? In*
+Threads = "class " Number " " [TOP] " on" ~ / "class " Number " " [TO] " off" ~
+Mask = "mask " Number " " Range ~
+Member = "member " Number (" " Sign Number)* ~
+Sign = [+-]
+Nonempty = "nonempty" (" " Number)* ~
+Some = "some" ~
+In = "in" (" wave" / (" " Number)+) ~ (Holds / Undefined / Doubtful)*
+Holds = "h " Lane " " Range ~
+Undefined = "u " Range ~
+Doubtful = "d " Range ~
+Range = Lane " " Number
+Lane = [$^] Number / [%#] Number "." Number / [@!] Number "." Number "." Number / "&" Lane ":" Number ".1"?
+Steps = "steps" (" " Run)* ~
+Run = Number [=+-]
+Repeat = "repeat " Number " " Number " " Number ~
+Split = "split " Number ~
 "#;
 
 enum Node {
@@ -137,6 +159,11 @@ impl<'t> Tree<'t> {
     /// The number that this is, or that stands first in it.
     pub fn number(&self) -> Option<u64> {
         self.text.parse().ok().or_else(|| self.child("Number")?.text.parse().ok())
+    }
+
+    /// The numbers in it, if they are of 32 bits.
+    pub fn numbers(&self) -> Option<Vec<u32>> {
+        self.all("Number").map(|number| number.text.parse().ok()).collect()
     }
 }
 
@@ -205,6 +232,8 @@ impl Source<'_> {
             Node::Text(self.until('\''))
         } else if self.eat('[') {
             self.set()
+        } else if self.eat('~') {
+            Node::Text("\n")
         } else if self.eat('.') {
             Node::Set(0, true)
         } else if self.eat('(') {
@@ -313,11 +342,30 @@ pub fn parse<'t>(rule: &str, text: &'t str, line: usize) -> Done<Tree<'t>> {
     if reading.read(&Node::Rule(number), 0, DEPTH, &mut out) == Some(text.len()) {
         return Ok(out.pop().unwrap_or(Tree { rule: "", text, at: 0, inner: Vec::new() }));
     }
-    let rest: String = text.get(reading.far..).unwrap_or("").chars().take(24).collect();
+    let (read, rest) = text.split_at_checked(reading.far).unwrap_or((text, ""));
+    let (line, rest) = (line + read.matches('\n').count(), rest.escape_debug().take(24).collect::<String>());
     Err(Refused::new("text", format!("characters that no rule reads, at `{rest}`"), line))
 }
 
 /// Whether the whole text is of this rule.
 pub fn is(rule: &str, text: &str) -> bool {
     parse(rule, text, 0).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_stands_twice() {
+        assert_eq!(grammar().rules.len(), grammar().numbers.len());
+    }
+
+    #[test]
+    fn everything_is_consumed() {
+        assert!(is("is-count", "10") && !is("is-count", "010") && !is("is-count", "10 ") && !is("is-count", ""));
+        assert!(is("is-text", "'a '' b'") && !is("is-text", "'a ' b'"));
+        let deep = format!("{}{}", "(".repeat(100_000), ")".repeat(100_000));
+        assert!(!is("balanced", &deep) && is("balanced", "(a (b) \")\" c)"));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::grammar::is;
 use crate::model::{ensure, Done, Refused};
 use crate::tables::{tables, Processor};
 
@@ -127,26 +128,14 @@ fn split(text: &str) -> Done<Vec<String>> {
     Ok(words)
 }
 
-const LINKAGES: [&str; 20] = [
-    "private", "internal", "available_externally", "linkonce", "linkonce_odr", "weak", "weak_odr", "external",
-    "extern_weak", "common", "dso_local", "dso_preemptable", "default", "hidden", "protected", "dllimport",
-    "dllexport", "appending", "thread_local", "unnamed_addr",
-];
-
-/// With what a return type, or an attribute of it, begins. Any other word would be a convention that is not known.
-const RESULTS: [&str; 22] = [
-    "void", "ptr", "half", "bfloat", "float", "double", "<", "[", "{", "%", "target(", "zeroext", "signext", "inreg",
-    "noundef", "nonnull", "noalias", "align", "range(", "dereferenceable", "nofpclass", "fp128",
-];
-
 fn convention(head: &str) -> Done<(String, bool)> {
     let words = split(head)?;
     let is_local = words.first().is_some_and(|word| word == "private" || word == "internal");
-    let first = words.iter().find(|word| !LINKAGES.contains(&word.as_str()));
+    let first = words.iter().find(|word| !is("linkage", word));
     let first = first.ok_or_else(|| wrong("a function has no type".into()))?;
-    let is_integer = first.strip_prefix('i').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    // Any other word than those with which a result begins would be a convention that is not known.
     let is_convention = tables().convention(first).is_some();
-    let is_known = is_convention || is_integer || RESULTS.iter().any(|word| first.starts_with(word));
+    let is_known = is_convention || is("result", first);
     ensure!(is_known, "module", "", "the calling convention {first} is not known");
     Ok((if is_convention { first.clone() } else { "ccc".into() }, is_local))
 }

@@ -273,7 +273,7 @@ impl Move {
         };
         for lane in &self.carrier {
             state.clear(*lane, side, &everyone);
-            for cell in if self.cells_are_lost { state.cells_in(*lane, side) } else { Vec::new() } {
+            for cell in if self.cells_are_lost { state.cells_in(*lane) } else { Vec::new() } {
                 lose(state, cell, &everyone);
             }
         }
@@ -281,7 +281,9 @@ impl Move {
         let old: Vec<_> = self.pairs.iter().filter(|_| tracked).map(|(to, _)| state.before_copies(*to)).collect();
         let mut pairs = self.pairs.clone();
         if self.whole_wave {
-            self.pairs.iter().for_each(|(to, from)| pairs.extend(carried_cells(state, side, *to, *from)));
+            // The cells of a register go along: those that the source does not have are lost.
+            let whole = self.pairs.iter().filter(|(to, _)| *to == to.base());
+            pairs.extend(whole.flat_map(|(to, from)| state.cells_in(*to).into_iter().zip(state.cells_in(*from))));
         } else {
             // Cells of a register that is written are lost.
             pairs.iter().filter(|(to, _)| to.cell == 0).for_each(|(to, _)| state.spoil_cells(*to, side));
@@ -306,12 +308,4 @@ impl Move {
         self.written().into_iter().for_each(|lane| state.note_written(lane, again.contains(&lane)));
         copies.iter().for_each(|((to, from), old)| state.note_copy(*to, *from, old));
     }
-}
-
-/// The cells of `to` and of `from`, which a whole-wave move carries along: those that `from` does not have are lost.
-fn carried_cells(state: &State, side: Side, to: Lane, from: Lane) -> Vec<(Lane, Lane)> {
-    let own = [to, from].into_iter().filter(|_| to == to.base()).flat_map(|lane| state.cells_in(lane, side));
-    let cells: std::collections::BTreeSet<u8> = own.map(|cell| cell.cell).collect();
-    let at = |lane: Lane, cell: u8| Lane { cell, vector: false, ..lane.base() };
-    cells.into_iter().map(|cell| (at(to, cell), at(from, cell))).collect()
 }

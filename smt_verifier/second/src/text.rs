@@ -134,7 +134,7 @@ fn read_header(function: &mut Function, lines: &[Numbered]) -> Done {
 fn read_row(text: &str, entries: &[crate::tables::Field], line: usize) -> Done<Row> {
     let tree = parse("Row", text, line)?;
     let (mut row, mut rest) = (Row::new(), entries.iter());
-    for entry in tree.all("Entry") {
+    for entry in tree.all("Item") {
         let (key, value) = (entry.word("Key"), entry.word("Value").trim_end_matches(' '));
         let field = rest.find(|field| field.name == key).filter(|field| is(&format!("is-{}", field.kind), value));
         ensure!(field.is_some(), "text", line, "the entry {key} of a row is not known, or not there, or not so");

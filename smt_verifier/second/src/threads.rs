@@ -1,5 +1,8 @@
 //! Classes of threads (spec 3.6), changes of the state (4), copies across EXEC (10.6).
 
+use std::rc::Rc;
+
+use crate::context::Context;
 use crate::lanes::{Lane, Map, Of, Set};
 use crate::masks::{Facts, Mask};
 use crate::model::{ensure, Done};
@@ -56,8 +59,8 @@ pub struct State {
     /// The scalar part first.
     pub classes: Vec<Class>,
     pub facts: Facts,
-    /// Cells by the first lane of their register: as names, as places.
-    cells: [Map<Lane, Vec<Lane>>; 2],
+    /// Numbers of the cells that the texts name.
+    cells: Rc<[u8]>,
     copies: Vec<Copied>,
     /// When a place was last written in this block.
     written: Map<Lane, u32>,
@@ -75,8 +78,8 @@ pub enum Side {
 }
 
 impl State {
-    pub fn new(wave: Part) -> State {
-        State { classes: vec![Class::new('W', true, wave)], ..State::default() }
+    pub fn new(wave: Part, context: &Context<'_>) -> State {
+        State { classes: vec![Class::new('W', true, wave)], cells: context.cells.clone(), ..State::default() }
     }
 
     /// All classes of threads.
@@ -178,7 +181,6 @@ impl State {
         let carried: Vec<_> = pairs.iter().map(|(to, from)| (*to, self.facts.parts_of(*from, *to))).collect();
         pairs.iter().for_each(|(to, _)| self.forget(*to, run));
         carried.into_iter().for_each(|(to, parts)| self.facts.set_parts(to, parts));
-        pairs.iter().for_each(|(to, _)| self.note_cell(*to, Side::Name));
         all.iter().for_each(|(to, number, known)| self.classes[*number].part.give(*to, known));
     }
 
@@ -196,29 +198,19 @@ impl State {
             }
         }
         all.iter().for_each(|(to, number, names)| self.classes[*number].part.write(*to, names));
-        pairs.iter().for_each(|(to, _)| self.note_cell(*to, Side::Place));
     }
 
     // Cells (spec 3.5, 7.4).
 
-    /// Remember that a cell is named, so that a write of its register finds it.
-    pub fn note_cell(&mut self, lane: Lane, side: Side) {
-        if lane.cell != 0 {
-            let known = self.cells[side as usize].entry(lane.base()).or_default();
-            if !known.contains(&lane) {
-                known.push(lane);
-            }
-        }
-    }
-
-    /// The cells ever named in the register that a lane lies in.
-    pub fn cells_in(&self, lane: Lane, side: Side) -> Vec<Lane> {
-        self.cells[side as usize].get(&lane.base()).cloned().unwrap_or_default()
+    /// The cells in the vector register or slot that a lane lies in.
+    pub fn cells_in(&self, lane: Lane) -> Vec<Lane> {
+        let cells = self.cells.iter().filter(|_| lane.vector);
+        cells.map(|cell| Lane { cell: *cell, vector: false, ..lane.base() }).collect()
     }
 
     /// A vector register or slot was written in some way: its cells hold nothing.
     pub fn spoil_cells(&mut self, lane: Lane, side: Side) {
-        for cell in if lane.vector { self.cells_in(lane, side) } else { Vec::new() } {
+        for cell in self.cells_in(lane) {
             match side {
                 Side::Name => self.forget(cell, &[]),
                 Side::Place => self.spoil(cell, &[]),
