@@ -1,7 +1,7 @@
-"""What today's audit proves, and what the certificate checkers accept, on corpora at the size that people use.
+"""What the search with Z3 proves, and what the two checkers accept, on corpora at the size that people use.
 
     .venv/bin/python benchmarks/checker_corpora.py PART … [--kernels DIR] [--files DIR] [--random N] [--seed S]
-        [--every N] [--allocators greedy,basic] [--models NAME,…] [--jobs N] [--seconds S] [--no-audit]
+        [--every N] [--allocators greedy,basic] [--models NAME,…] [--jobs N] [--seconds S] [--no-search]
         [--gaps DIR] [--log FILE.jsonl] [--out FILE.json] [--so-far]
 
 Parts: ``kernels`` and ``files`` (LLVM IR or machine IR in ``--kernels`` and ``--files``, the target in each file's
@@ -10,7 +10,7 @@ device functions and special instructions), ``iree`` and ``triton`` (the dispatc
 kernels of benchmarks/triton_suites.py, as those compilers' own LLVM allocates them). All others are allocated by
 LLVM 22, phase by phase, and from the first text to the last.
 
-A row for each phase of each function: what the audit says, whether a certificate is made, what each checker says, and
+A row for each phase of each function: what the search says, whether a certificate is made, what each checker says, and
 the CPU seconds of each step. What is refused is grouped by checker, rule and the message without numbers and names;
 ``--gaps`` keeps the texts of the smallest pair of each group. Every row is a line of the log at once; the same command
 goes on from there, if the code is the same.
@@ -38,7 +38,7 @@ from common import REPOSITORY, Log, Row, command, cpu_seconds, kernel_directory,
 
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "examples")]
 
-from smt_verifier.audit import audit  # noqa: E402
+from smt_verifier.audit.search import search_proof  # noqa: E402
 from smt_verifier.certificate.produce import certify  # noqa: E402
 from smt_verifier.certificate.second import second_checker  # noqa: E402
 from smt_verifier.certificate.write import write_certificate  # noqa: E402
@@ -47,13 +47,15 @@ from smt_verifier.checker.outcome import Refused  # noqa: E402
 from smt_verifier.checker.text import read  # noqa: E402
 from smt_verifier.outcome import Outcome  # noqa: E402
 from smt_verifier.smt import default_solver  # noqa: E402
-from verilocc_mlir.errors import VeriloccError  # noqa: E402
+from verilocc_mlir.errors import UnsupportedError, VeriloccError  # noqa: E402
 from verilocc_mlir.mir.parser import parse_mir  # noqa: E402
 from verilocc_mlir.pipeline.audit import llvm_phases, open_kernel  # noqa: E402
 from verilocc_mlir.pipeline.settings import Settings  # noqa: E402
 from verilocc_mlir.target.targets import target  # noqa: E402
 
 PARTS = ("kernels", "files", "random-mir", "random-ir", "iree", "triton")
+_FIRST_SCALAR = 8192
+"""Units of registers from here on are no vector registers (``smt_verifier/checker/data/target.txt``)."""
 _IR_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 
 
@@ -146,17 +148,17 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def judge(task: Task, seconds: int, with_audit: bool, gaps: Path | None) -> list[Row]:
+def judge(task: Task, seconds: int, with_search: bool, gaps: Path | None) -> list[Row]:
     """A row for each function of each phase; one row with ``error`` where there is nothing to judge."""
     rows: list[Row] = []
     kept = {"task": task.name, "part": task.part, "allocator": task.allocator}
     try:
         for name, cpu, phase, before, after in task.pairs():
-            for function, outcome, cpu_audit, findings in _audited(before, after, cpu, phase, with_audit):
+            for function, outcome, cpu_search, findings in _searched(before, after, cpu, phase, with_search):
                 row: Row = {**kept, "name": name, "cpu": cpu, "phase": phase, "function": function}
-                row |= {"audit": outcome, "findings": findings, "lines": after.count("\n")}
+                row |= {"search": outcome, "findings": findings, "lines": after.count("\n")}
                 row |= certified(before, after, function, cpu, seconds, saved_later=phase == "sgpr")
-                row["cpu_s"]["audit"] = cpu_audit
+                row["cpu_s"]["audit"] = cpu_search
                 rows.append(row)
                 if gaps is not None and group(row):
                     _keep(gaps, row, before, after)
@@ -167,22 +169,27 @@ def judge(task: Task, seconds: int, with_audit: bool, gaps: Path | None) -> list
     return rows
 
 
-def _audited(
+def _searched(
     before: str, after: str, cpu: str, phase: str, wanted: bool
 ) -> Iterator[tuple[str, str, float, list[str]]]:
-    """Function, outcome, its share of the CPU seconds (the first has all), and findings."""
-    files = parse_mir(before), parse_mir(after)
-    if not wanted:
-        yield from ((f.name, "", 0.0, []) for f in files[0].functions)
-        return
+    """Of each function: its name, what the search with Z3 says, CPU seconds, and what it finds."""
+    pre, post = parse_mir(before), parse_mir(after)
+    partners = {function.name: function for function in post.functions}
     solver = default_solver()
-    start = time.process_time() + solver.cpu_seconds
-    report = audit(*files, target(cpu), saved_later=phase == "sgpr", timeout_s=30.0)
-    spent = round(time.process_time() + solver.cpu_seconds - start, 3)
-    for done in report.functions:
-        found = [f"{f.rule}: {f.message}" for f in done.findings if f.outcome is not Outcome.PROVED]
-        yield done.function, done.outcome.value, spent, found[:2]
-        spent = 0.0
+    for function in pre.functions:
+        if not wanted:
+            yield function.name, "", 0.0, []
+            continue
+        start = time.process_time() + solver.cpu_seconds
+        try:
+            done = search_proof(
+                pre, function, partners[function.name], target(cpu), 30.0, solver, saved_later=phase == "sgpr"
+            )
+            outcome, findings = done.outcome.value, [f for f in done.findings if f.outcome is not Outcome.PROVED]
+        except UnsupportedError as error:
+            outcome, findings = f"unsupported: {error}", []
+        spent = round(time.process_time() + solver.cpu_seconds - start, 3)
+        yield function.name, outcome, spent, [f"{f.rule}: {f.message}" for f in findings[:2]]
 
 
 def certified(before: str, after: str, function: str, cpu: str, seconds: int, *, saved_later: bool) -> Row:
@@ -243,6 +250,7 @@ class _Alarm:
 def shape(message: str) -> str:
     """A message without what is of one function alone."""
     message = re.sub(r"\((?:block|bb|in block|instruction|step)[^()]*\)", "", message)
+    message = re.sub(r"(?<!\^)\$(\d+)", lambda unit: "SCALAR" if int(unit[1]) >= _FIRST_SCALAR else "VECTOR", message)
     message = re.sub(r"[%$@!^#&][\w.:]+", "R", message)
     message = re.sub(r"\b(?:[A-Z]{1,3}_[A-Z0-9_a-z]+|INLINEASM|COPY|IMPLICIT_DEF)\b", "OP", message)
     return re.sub(r"\d+", "N", message)[:110].strip()
@@ -301,7 +309,7 @@ def tasks(given: argparse.Namespace) -> Iterator[Task]:
 
 
 def summary(rows: Sequence[Row]) -> Row:
-    """Counts by part and phase, CPU seconds by step, and what is refused though today's audit proves it."""
+    """Counts by part and phase, CPU seconds by step, and what is refused though the search proves it."""
     counts: dict[str, Counter[str]] = {}
     spent: dict[str, Counter[str]] = {}
     groups: dict[str, Counter[str]] = {}
@@ -311,22 +319,22 @@ def summary(rows: Sequence[Row]) -> Row:
         if "error" in row:
             of["no pair"] += 1
             continue
-        proved = row["audit"] in ("proved", "")
+        proved = row["search"] in ("proved", "")
         accepted = not group(row)
         of["functions"] += 1
-        of["audit proved"] += row["audit"] == "proved"
+        of["search proves"] += row["search"] == "proved"
         of["certificate made"] += row["made"]
         of["python accepts"] += row["python"] == "accepted"
         of["rust accepts"] += row["rust"] == "accepted"
         of["both accept"] += accepted
-        of["audit proves, not both accept"] += proved and not accepted
-        of["both accept, audit does not prove"] += accepted and not proved
+        of["search proves, not both accept"] += proved and not accepted
+        of["both accept, search does not prove"] += accepted and not proved
         spent.setdefault(row["part"], Counter()).update(row["cpu_s"])
         if not accepted:
             if proved:
                 groups.setdefault(group(row), Counter())[row["part"]] += 1
             else:
-                other[f"audit {row['audit']}; {group(row)}"] += 1
+                other[f"search {row['search']}; {group(row)}"] += 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1].total(), item[0]))
     return {
         "counts": {part: dict(found) for part, found in sorted(counts.items())},
@@ -336,7 +344,7 @@ def summary(rows: Sequence[Row]) -> Row:
         "accepted though not proved": [
             f"{r['name']} {r['phase']} {r['function']}: {r['findings']}"
             for r in rows
-            if "error" not in r and not group(r) and r["audit"] not in ("proved", "")
+            if "error" not in r and not group(r) and r["search"] not in ("proved", "")
         ],
     }
 
@@ -363,7 +371,7 @@ def main() -> int:
     parser.add_argument("--suites", default="tutorials")
     parser.add_argument("--targets", default="gfx90a,gfx942,gfx950,gfx1100,gfx1201")
     parser.add_argument("--seconds", type=int, default=120, help="for one certificate")
-    parser.add_argument("--no-audit", action="store_true", help="ask the checkers alone")
+    parser.add_argument("--no-search", action="store_true", help="make certificates alone")
     parser.add_argument("--gaps", type=Path)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "checker_corpora.jsonl")
     parser.add_argument("--any-code", action="store_true", help="rows of other code count as well")
@@ -376,14 +384,14 @@ def main() -> int:
     left = [] if given.so_far else [task for task in tasks(given) if task.name not in done]
     print(f"{len(left)} sources to do, {len(done)} in the log", file=sys.stderr)
     with ProcessPoolExecutor(given.jobs) as pool:
-        futures = {pool.submit(judge, task, given.seconds, not given.no_audit, given.gaps): task for task in left}
+        futures = {pool.submit(judge, task, given.seconds, not given.no_search, given.gaps): task for task in left}
         for number, future in enumerate(as_completed(futures), 1):
             for row in future.result():
                 row["code"] = code
                 rows.append(row)
                 log.add(row)
                 if row.get("error") or group(row):
-                    what = row.get("error") or f"{row['phase']} {row['function']}: audit {row['audit']}; {group(row)}"
+                    what = row.get("error") or f"{row['phase']} {row['function']}: search {row['search']}; {group(row)}"
                     print(f"[{number}/{len(left)}] {row['task']}: {what}", file=sys.stderr, flush=True)
     result = {"command": command(), "tree": tree(), "machine": machine(), **summary(rows)}
     write(given.out, result)

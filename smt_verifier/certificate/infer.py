@@ -10,10 +10,8 @@ from smt_verifier.certificate.pairing import candidates, pair_all, reverse_posto
 from smt_verifier.certificate.write import order as by_kind
 from smt_verifier.checker.certificate import BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
-    declared_units,
     entry_state,
     initial_state,
-    may_hold,
     originals_of,
     run_step,
     steps_of,
@@ -21,6 +19,7 @@ from smt_verifier.checker.check import (
 )
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
+from smt_verifier.checker.liveins import declared_units, may_hold
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
@@ -176,7 +175,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
     ghosts = {name for name in state.masks if isinstance(name, tuple) and name[0] == "@"}
     masks = _runs(both, state, needs.masks[successor] | ghosts)
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
-    declared = declared_units(both, successor)
+    declared = declared_units(both.after, successor)
     live, later = needs.live[successor], needs.read_later[successor]
     scalars = _kept(both, state.scalars, live, declared)
     classes: dict[_Class, Part] = {}

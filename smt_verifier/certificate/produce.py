@@ -63,9 +63,7 @@ def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
     witnesses = False
     for _ in range(_ATTEMPTS):
         try:
-            certificate = make_certificate(
-                both, unpaired, witnesses=witnesses, joined=joined, in_order=in_order
-            )
+            certificate = make_certificate(both, unpaired, witnesses=witnesses, joined=joined, in_order=in_order)
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
                 raise

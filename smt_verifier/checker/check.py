@@ -30,6 +30,7 @@ from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
+from smt_verifier.checker.liveins import declared_units, may_hold, reads_are_declared, undeclared_scalars
 from smt_verifier.checker.model import Block, File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
@@ -97,6 +98,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     _enters_once(p)
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
+    reads_are_declared(lanes[0], bounds.allocatable)
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
@@ -118,6 +120,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         restored,
         lanes[1].named,
         (_frame(lanes[0]), _frame(lanes[1])),
+        frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
     )
 
 
@@ -285,7 +288,7 @@ def run_step(execution: Execution, step: tuple[Numbered | None, Numbered | None]
 def initial_state(both: Both) -> State:
     """The function's entry (4.1)."""
     scalars, vectors = Part(), Part()
-    declared = declared_units(both, 0)
+    declared = declared_units(both.after, 0)
     for key in both.before.named | {k for k in both.after.named if k < VIRTUAL}:
         part = vectors if both.before.is_vector(key) else scalars
         if key < VIRTUAL:
@@ -315,35 +318,20 @@ def initial_state(both: Both) -> State:
         ThreadClass("T", True, {}, vectors),
         ThreadClass("O", False, {}, outside),
     ]
-    return State(scalars, classes, some=True, name_cells=cells)
+    state = State(scalars, classes, some=True, name_cells=cells)
+    _leave_undefined(both, state, 0)
+    return state
 
 
-def declared_units(both: Both, number: int) -> frozenset[int]:
-    """Units that the live-ins of a block of Q declare."""
-    units: set[int] = set()
-    for name, mask in both.after.function.blocks[number].liveins:
-        every = both.after.register(name).units
-        # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
-        named = [mask < 0 or bool(mask >> (k ^ 1 if len(every) > 1 else k) & 1) for k in range(len(every))]
-        if both.before.grain == 2:
-            named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
-        units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
-    return frozenset(units)
-
-
-def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
-    """Whether something may be claimed of a place at a block's entry (4.3)."""
-    if isinstance(place, tuple) and place[0] == "&":
-        place = place[1]
-        declared |= both.reserved_after
-    if not isinstance(place, int) or place >= VIRTUAL or place in declared:
-        return True
-    return place not in both.limits.allocatable and place not in both.before.register("scc").units
+def _leave_undefined(both: Both, state: State, number: int) -> None:
+    """What P does not declare at a block's entry (4.4)."""
+    for unit in undeclared_scalars(both, number):
+        state.undefine(unit, False, ())
 
 
 def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     """The state that is claimed at a block's entry (4.2), and the number of its masks."""
-    declared = declared_units(both, number)
+    declared = declared_units(both.after, number)
     if sum(c.kind == "P" for c in entry.classes) != 1 or any(c.kind == "P" and not c.active for c in entry.classes):
         raise Refused("certificate", "not one class is the path, and active", f"block {number}")
     scalars = _part(entry.scalars)
@@ -362,6 +350,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
         for key in keys:
             if isinstance(key, tuple) and key[0] == "&":
                 registry.setdefault(key[1], set()).add(key)
+    _leave_undefined(both, state, number)
     return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
 
 

@@ -49,6 +49,7 @@ class Both:
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
         frames: units that slots are addressed with, in P and in Q (6).
+        scalars_before: units of scalar registers that P names and that may be allocated (4.4).
     """
 
     before: Lanes
@@ -64,6 +65,7 @@ class Both:
     restored: frozenset[int]
     named_after: frozenset[int]
     frames: tuple[frozenset[int], frozenset[int]]
+    scalars_before: frozenset[int]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:

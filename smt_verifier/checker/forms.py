@@ -322,11 +322,14 @@ class Forms:
                 half = len(use.names) // 2
                 pair.high = High(tuple(zip(use.names[half:], use.places[half:], strict=True)), use.undef)
                 pair.uses[a.definitions + 2] = Use(use.names[:half], use.places[:half], use.undef)
-        elif not opcode.traits.isdisjoint(("packed-f32", "mixed")):
+        elif (packed := "packed-f32" in opcode.traits) or "mixed" in opcode.traits:
             for number, use in pair.uses.items():
                 modifiers = a.operands[number - 1]
-                if number > a.definitions and modifiers.kind is Kind.IMMEDIATE and self._is_vector(use):
+                vector = self._is_vector(use)
+                if number > a.definitions and modifiers.kind is Kind.IMMEDIATE and (vector or packed):
                     low_high = bool(modifiers.number & 4), bool(modifiers.number & 8)
+                    if not vector and all(low_high):
+                        continue
                     read = _read_lanes(opcode, number - a.definitions, len(use.names), *low_high)
                     use.names, use.places = (tuple(keys[n] for n in read) for keys in (use.names, use.places))
 

@@ -207,7 +207,6 @@ class Judge:
             timeout_s=self._limits.seconds,
             solver=solver,
             saved_later=sides.phase == "sgpr",
-            certify=True,
         )
         return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)
 

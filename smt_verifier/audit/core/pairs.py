@@ -150,7 +150,7 @@ class Pairs:
             lanes = [
                 (pre_key, post_key, place, clobbered.get(post_key, pre_key) != pre_key)
                 for n, (pre_key, post_key, place, _) in enumerate(use.lanes)
-                if not (packed and use.vector and not is_read(pre, number, n, width))
+                if not (packed and not is_read(pre, number, n, width, vector=use.vector))
                 and not (number == addend and 2 * n >= width)
             ]
             uses.append((number, use._replace(lanes=tuple(lanes), undef=b.undef and not selects)))

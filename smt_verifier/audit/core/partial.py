@@ -35,8 +35,11 @@ def is_packed(opcode: str) -> bool:
     return bool(_PACKED_F32.match(opcode) or _MIXED.match(opcode))
 
 
-def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> bool:
-    """Whether lane ``lane`` of the ``lanes`` of a vector operand is read; ``number`` is its place in ``operands``."""
+def is_read(instruction: Instruction, number: int, lane: int, lanes: int, *, vector: bool) -> bool:
+    """Whether lane ``lane`` of the ``lanes`` of an operand is read; ``number`` is its place in ``operands``.
+
+    ``vector``: it is in a vector register. Of a scalar pair the low half always is: gfx1250 takes it for both.
+    """
     if not is_packed(instruction.opcode) or number == 0 or instruction.operands[number].implicit:
         return True
     modifiers = instruction.operands[number - 1]
@@ -45,7 +48,9 @@ def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> boo
     bits = int(modifiers.text.split()[0])
     if _MIXED.match(instruction.opcode):
         # Where lanes are 32 bits wide there is one, and it is read.
-        return number not in _MIXED_SOURCES or lanes != 2 or not bits & 8 or lane == bool(bits & 4)
+        return not vector or number not in _MIXED_SOURCES or lanes != 2 or not bits & 8 or lane == bool(bits & 4)
+    if not vector and 2 * lane < lanes:
+        return True
     return (2 * lane >= lanes) in (bool(bits & 4), bool(bits & 8))
 
 

@@ -57,6 +57,7 @@ FAULTS: dict[str, Fault] = {
     "solver": Fault.UNDECIDED,
     "path-by-path": Fault.UNDECIDED,
     "undefined-input": Fault.UNDECIDED,
+    "certificate": Fault.UNDECIDED,
     "unsupported": Fault.UNDECIDED,
 }
 """Every rule that a finding can be about, with what it means that the rule is refuted."""
@@ -199,7 +200,6 @@ class FunctionAudit:
         obligations: goals about values, and checks of the machine's rules and of flags: one a step, flag and block.
         findings: what is wrong or could not be decided.
         checkers: names of the checkers that accepted a certificate of the function.
-        refusals: why the others did not: name, rule and reason of each.
         operands: of the text after allocation, that each of them compared.
         certificate: the certificate, or ``""``.
     """
@@ -211,7 +211,6 @@ class FunctionAudit:
     moves: MoveCounts
     goals: GoalCounts = GoalCounts()
     checkers: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
     operands: int = 0
     certificate: str = ""
 

@@ -14,6 +14,11 @@ class RuleText:
 
 
 RULE_TEXTS: dict[str, RuleText] = {
+    "certificate": RuleText(
+        "Each checker at hand accepts a certificate of the proof.",
+        "Not proved and not refuted: the search found no fault, but its certificate is refused by the rule named. "
+        "Report both texts: either the search is wrong, or the checker does not follow this code yet.",
+    ),
     "value": RuleText(
         "Every operand holds, in every lane, the value it held before allocation.",
         "Look for a copy, reload or rematerialised instruction that is missing, stands on the wrong path, or moves "

@@ -24,8 +24,6 @@ def _lines(run: AuditRun) -> Iterator[str]:
             if function.checkers:
                 names = " and ".join(function.checkers)
                 yield f"  certificate: accepted by {names}, {function.operands} operands compared"
-            for refusal in function.refusals:
-                yield f"  certificate: refused by {refusal}"
             for finding in function.findings:
                 yield from _finding(pair, finding)
     for note in run.notes:

@@ -1,0 +1,64 @@
+"""Physical registers at a block's entry: what its ``liveins`` declare (specification 4.3 and 4.4).
+
+LLVM's passes take a register that may be allocated, and that a block does not declare, for free there.
+"""
+
+from __future__ import annotations
+
+from smt_verifier.checker.certificate import VIRTUAL, Key
+from smt_verifier.checker.effects import Both
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.outcome import Refused
+
+
+def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
+    """Units that the live-ins of a block declare."""
+    units: set[int] = set()
+    for name, mask in lanes.function.blocks[number].liveins:
+        every = lanes.register(name).units
+        # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
+        named = [mask < 0 or bool(mask >> (k ^ 1 if len(every) > 1 else k) & 1) for k in range(len(every))]
+        if lanes.grain == 2:
+            named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
+        units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
+    return frozenset(units)
+
+
+def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
+    """Whether something may be claimed of a place at a block's entry (4.3)."""
+    if isinstance(place, tuple) and place[0] == "&":
+        place = place[1]
+        declared |= both.reserved_after
+    if not isinstance(place, int) or place >= VIRTUAL or place in declared:
+        return True
+    return place not in both.limits.allocatable and place not in both.before.register("scc").units
+
+
+def undeclared_scalars(both: Both, number: int) -> list[int]:
+    """Scalar units of P that hold nothing at a block's entry, because P does not declare them (4.4)."""
+    declared = declared_units(both.before, number)
+    return [unit for unit in both.scalars_before if unit not in declared]
+
+
+def reads_are_declared(lanes: Lanes, allocatable: frozenset[int]) -> None:
+    """No scalar register is read of which nothing is defined (MachineVerifier, "Using an undefined physical register").
+
+    LLVM's verifier asks this of P: a part of a register may be undefined, not all of it.
+
+    Raises:
+        Refused: a read of which no part is declared, or defined before in its block.
+    """
+    for number, block in enumerate(lanes.function.blocks):
+        live = set(declared_units(lanes, number))
+        for instruction in block.instructions:
+            opcode = lanes.tables.opcode(instruction.opcode)
+            if opcode is not None and "debug" in opcode.traits:
+                continue
+            registers = [o for o in instruction.operands if o.is_register and o.vreg < 0]
+            for o in registers:
+                keys = lanes.keys(o, instruction) if o.reads else ()
+                if keys and allocatable.issuperset(keys) and not lanes.is_vector(keys[0]) and live.isdisjoint(keys):
+                    raise Refused(
+                        "undefined", f"${o.register} is read and not defined", f"line {instruction.line} before"
+                    )
+            live.update(key for o in registers if o.is_def for key in lanes.keys(o, instruction))
