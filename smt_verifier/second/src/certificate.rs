@@ -59,11 +59,8 @@ fn block(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
     // The first block has no claims. One that is reached has steps.
     let fits = tree.number() == Some(number as u64) && (number > 0 || claims.is_none());
     (fits && (steps.is_some() || number > 0 && claims.is_none())).then_some(())?;
-    let mut part = BlockPart::default();
-    part.entry = match claims {
-        Some(tree) => Some(entry(tree, number, context, budget)?),
-        None => None,
-    };
+    let entry = claims.map(|claims| entry(claims, number, context, budget).ok_or(())).transpose().ok()?;
+    let mut part = BlockPart { entry, ..BlockPart::default() };
     for run in steps.iter().flat_map(|steps| steps.all("Run")) {
         let take = match run.text.bytes().last()? {
             b'=' => Take::Pair,

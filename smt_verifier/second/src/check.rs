@@ -74,11 +74,13 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     keeps_promises(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
-        let state = match part.entry.as_ref().map(claimed).transpose()? {
+        let mut state = match part.entry.as_ref().map(claimed).transpose()? {
             _ if block == 0 => entry::of_function(context, &context.after.blocks[0]),
             Some(state) => state,
             None => return Ok(compared),
         };
+        entry::undefine_undeclared(context, block, &mut state);
+        entry::reads_defined(context, block)?;
         let (killed, revived) = (Default::default(), Set::default());
         let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
         Walk { context, parts, part, block, at, state, terminated, bundle, compared, repeats, splits, killed, revived }
@@ -539,7 +541,7 @@ impl<'a> Walk<'a> {
     fn restored(&self, q: &Instruction) -> Done {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
-        for unit in limits.saved.iter().filter(|unit| !(context.coarse && **unit % 2 == 1) && !kept(unit)) {
+        for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }

@@ -187,7 +187,7 @@ pub fn unread(p: &Instruction) -> [Vec<(usize, usize)>; 2] {
         let (low, high, count) = (modifiers & 4 != 0, modifiers & 8 != 0, operand.lanes.len());
         if p.has("packed-f32") && count % 2 == 0 {
             // The lower half of a scalar source is always read.
-            let lower = !(low && high) || !is_vector(operand);
+            let lower = !(low && high && is_vector(operand));
             let needed = |at: usize| if at < count / 2 { lower } else { low || high };
             unread.extend((0..count).filter(|at| !needed(*at)).map(|at| (number, at)));
         }
