@@ -44,7 +44,7 @@ class _Guess(Execution):
     asks = False
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
-        options = sorted(self.choices.get((self.block, self.at), [place]), key=self._worth, reverse=True)
+        options = sorted(self.choices.get((self.block, self.at), [place]), key=self._is_forgotten)
         best = options[0]
         self.asks = True
         compared = self.both.forms.compared
@@ -62,20 +62,12 @@ class _Guess(Execution):
         for key in self._keys(b, lambda o: o.is_def):
             self.spoil(key, self.state.running())
 
-
-    def _worth(self, place: Place) -> int:
-        """How likely an instruction of P is the one that is repeated: 0 if nobody reads its result any more, 1 if Q has
-        its result somewhere, 2 if not.
-        """
-        worth = 2
-        vector = self.both.is_vector(("!", *place, 0), after=True)
-        for part in [c.part for c in self.state.running()] if vector else [self.state.scalars]:
-            names = part.holds.get(("!", *place, 0), NONE)
-            if not names:
-                return 0
-            if all(any(not isinstance(p, tuple) for p in part.where.get(name, ())) for name in names):
-                worth = 1
-        return worth
+    def _is_forgotten(self, place: Place) -> bool:
+        """Whether nobody reads what an instruction of P has made any more: it is not what is repeated."""
+        key: Key = ("!", *place, 0)
+        vector = self.both.is_vector(key, after=True)
+        parts = [c.part for c in self.state.running()] if vector else [self.state.scalars]
+        return any(not part.holds.get(key) for part in parts)
 
 
 _Class = tuple[str, bool, tuple[tuple[Key, bool], ...]]
