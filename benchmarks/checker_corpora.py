@@ -36,7 +36,7 @@ from pathlib import Path
 
 from common import REPOSITORY, Log, Row, command, cpu_seconds, kernel_directory, machine, options, tree, write
 
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "examples")]
+sys.path += [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "examples")]
 
 from smt_verifier.audit.search import search_proof  # noqa: E402
 from smt_verifier.certificate.produce import certify  # noqa: E402
