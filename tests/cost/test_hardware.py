@@ -37,13 +37,12 @@ def sets(report: ModuleType) -> dict[str, list[dict[str, float]]]:
 LEAST = {
     "convolution W7800": 0.970,
     "convolution W7800, nothing spilled": 0.90,
-    "convolution MI250X": 0.94,
-    "convolution MI250X, without LDS": 0.66,
-    "dedispersion MI250X": 0.53,
-    "dedispersion MI250X, neighbours load neighbours": 0.53,
+    "convolution MI250X": 0.95,
+    "convolution MI250X, without LDS": 0.70,
+    "dedispersion MI250X": 0.89,
     "dedispersion W7800": 0.80,
 }
-"""Rank correlations that are there; two are lower than wanted (docs/results/ruler.md)."""
+"""Rank correlations that are there (docs/results/ruler.md), with a hundredth or more to spare."""
 
 
 @pytest.mark.parametrize("name", LEAST)

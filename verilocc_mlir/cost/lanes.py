@@ -157,8 +157,10 @@ def _result(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) ->
 
 
 _OTHER_LANES = ("dpp", "sdwa", "dpp8")
-_OPAQUE = ("v_cvt_", "v_mul_f", "v_add_f", "v_sub_f", "v_subrev_f", "v_fma_", "v_fmac_", "v_fmaak_", "v_fmamk_", "v_mac_f",
-           "v_mad_f", "v_rcp_", "v_trunc_", "v_floor_", "v_rndne_", "v_min_", "v_max_")  # fmt: skip
+_OPAQUE = (
+    "v_cvt_", "v_mul_f", "v_add_f", "v_sub_f", "v_subrev_f", "v_fma_", "v_fmac_", "v_fmaak_", "v_fmamk_", "v_mac_f",
+    "v_mad_f", "v_rcp_", "v_trunc_", "v_floor_", "v_rndne_", "v_min_", "v_max_",
+)  # fmt: skip
 """Beginnings of mnemonics whose result depends on nothing but the operands of its own lane."""
 
 
@@ -189,7 +191,7 @@ def value_of(operand: str, state: Mapping[int, Lanes], lanes: int) -> Lanes | No
             return constant(int(operand, 0), lanes)
         except ValueError:
             return None
-    if len(group) > 2 or operand[0] in "-|" or ".l" in operand or ".h" in operand:
+    if group[2:] or operand[0] in "-|" or ".l" in operand or ".h" in operand:
         return None
     return _held(group[0], state, lanes)
 

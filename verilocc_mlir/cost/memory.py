@@ -83,7 +83,10 @@ def scratch_resource(code: Iterable[Instruction]) -> str:
     Args:
         code: the first block.
     """
-    copied_to = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
+    copied_to: dict[str, tuple[int, ...]] = {}
+    for move in code:
+        if move.base == "s_mov_b64":  # Later in the block the same registers may hold something else.
+            copied_to.setdefault(move.operands[1], units(move.operands[0]))
     low, high = copied_to.get("s[0:1]", ()), copied_to.get("s[2:3]", ())
     if len(low) == len(high) == 2 and high[0] == low[1] + 1:
         return f"s[{low[0] - SGPR}:{high[1] - SGPR}]"
