@@ -84,7 +84,8 @@ def _finished(given: Planned, plan: Plan, *more: str) -> bytes | None:
     """The final code of our allocation; LLVM goes on from it with ``more`` options."""
     text = given.runs(plan).draft(OURS)
     options = replace(given.compiler.options, extra=(*given.compiler.options.extra, *more))
-    return None if text is None else replace(given.compiler, options=options).finish(text, "asm", verify=False)
+    compiler = replace(given.compiler, options=options, _printed={}) if more else given.compiler
+    return None if text is None else compiler.finish(text, "asm", verify=False)
 
 
 def new_ruler(path: Path, files: Mapping[str, Path]) -> dict[str, float]:
