@@ -252,7 +252,7 @@ def cost_of_function(
     figures = function.figures
     occupancy = figures.occupancy(target)
     counted = Tally(function, counts)
-    scratch = counting.Scratch(function)
+    scratch = counting.Scratch(function, target)
     waiting = hidden(time.total, alone, occupancy)
     bound = "latency" if waiting >= work(units, target) else max(units, key=lambda name: units[name])
     loops = tuple(
