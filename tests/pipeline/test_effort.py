@@ -486,11 +486,11 @@ class TestGuard:
         (spills,) = shortfalls(one, unspilled(one))
         assert spills.startswith("stores and reloads ")
         (cycles,) = shortfalls(replace(one, cycles=1.2 * one.cycles), one)
-        assert cycles == "takes 1.2000 of its modelled cycles, more than the error bar of 17%"
+        assert cycles == "takes 1.2000 of its modelled cycles, more than the error bar of 10%"
         dearer = replace(one, cycles=2 * one.cycles)
         assert shortfalls(dearer, unspilled(one)) == [
             spills,
-            "takes 2.0000 of its modelled cycles, more than the error bar of 40%",
+            "takes 2.0000 of its modelled cycles, more than the error bar of 25%",
         ]
 
     def test_below_the_error_bar_more_cycles_fall_short_with_more_instructions_alone(self) -> None:
