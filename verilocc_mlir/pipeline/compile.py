@@ -186,7 +186,7 @@ class _Compilation:
 
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
-            mir = self.compiler.accept_mir(self.input.text)
+            mir = self.compiler.accept_mir(self.input.text, reprint=True)
             return self._compile(mir, "", _PlainCode(partial(self._llvms_of, mir), self.compiler, beside))
         pre = to_pre_ra(self.compiler, self.input.text)
         if pre.changes:
