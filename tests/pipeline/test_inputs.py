@@ -6,8 +6,10 @@ import pytest
 from support import TEST_DATA, few
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.target.targets import target
 
 INPUTS = TEST_DATA / "inputs"
 
@@ -44,3 +46,25 @@ def test_it_is_allocated_here_and_proved(name: str) -> None:
     done = compiled(name, "gfx942")
     assert is_ours(done), done.report.notes
     assert done.data
+
+
+@pytest.mark.parametrize("name", few(("c_calls3.gfx1100.ll",), ("c_calls2.gfx1100.ll", "c_calls3.gfx1100.ll")))
+def test_a_better_effort_ends_no_worse(name: str) -> None:
+    """What callees keep is kept in every effort: where the final code of one breaks a promise, the rest still holds."""
+    cycles: list[float] = []
+    for effort in (Effort.FAST, Effort.BALANCED):
+        done = compiled(name, "gfx1100", effort, Emit.ASM)
+        assert is_ours(done), done.report.notes
+        assert any(note.startswith("callers use registers that these leave alone") for note in done.report.notes)
+        assert done.data
+        costs = cost_of_assembly(done.data.decode(), target("gfx1100"))
+        cycles.append(sum(cost.cycles for cost in costs.values()))
+    assert cycles[1] <= cycles[0]
+
+
+@pytest.mark.usefixtures("machine_verifier")
+def test_the_verifiers_false_alarm_at_an_early_clobber_is_noted() -> None:
+    """A lane that no value reaches may be in the register that an early clobber writes: the audit proves that."""
+    done = compiled("c_calls3.gfx1100.ll", "gfx1100", Effort.FAST, Emit.OBJ)
+    assert is_ours(done)
+    assert any("No live segment at use" in note and "a false alarm" in note for note in done.report.notes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
@@ -43,12 +43,16 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
-from verilocc_mlir.toolchain.verifier import without_functions
+from verilocc_mlir.toolchain.verifier import unverified, without_functions
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.page import CostRow
+
+
+_PROMISES = 4
+"""Times that a module is compiled with masks that say more, each time without what the final code overwrote before."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,29 @@ def compile_module(
             what this version handles.
     """
 
+    def started(**more: Any) -> _Compilation:
+        return _Compilation(data, path, settings, allow_unproved, allocators, recording, **more)
+
     def by_convention(why: str) -> _Compilation:
-        compilation = _Compilation(data, path, settings, allow_unproved, allocators, recording, promise=False)
+        compilation = started(promise=False)
         compilation.notes.append(f"calls keep to the calling convention: {why}")
         return compilation
 
-    first = _Compilation(data, path, settings, allow_unproved, allocators, recording)
-    try:
-        compiled = first.run()
-    except VeriloccError as error:
-        if not first.promises.kept:
-            raise
-        return by_convention(error.what).run()
+    withheld: dict[str, frozenset[int]] = {}
+    for attempt in range(_PROMISES):
+        first = started(withheld=withheld)
+        try:
+            compiled = first.run()
+            break
+        except VeriloccError as error:
+            if not first.promises.kept:
+                raise
+            overwritten = error.overwritten if isinstance(error, BrokenPromiseError) else {}
+            if not overwritten or attempt + 1 == _PROMISES:
+                return by_convention(error.what).run()
+            # LLVM has the last word on the registers for lanes and frames: the rest can still be kept.
+            for name, units in overwritten.items():
+                withheld[name] = withheld.get(name, frozenset()) | units
     if first.promises.kept and first.standing[0] and recording is None:
         # LLVM's allocations took no part, because they know of no promise.
         other = by_convention("so it stands better against LLVM's default compile")
@@ -146,9 +161,11 @@ class _Compilation:
         recording: Recording | None = None,
         *,
         promise: bool = True,
+        withheld: Mapping[str, frozenset[int]] | None = None,
     ) -> None:
         self.start = time.monotonic()
         self.promise = promise
+        self.withheld = withheld or {}
         self.promises = Promises("")
         self.standing: tuple[float, float] = (math.inf, math.inf)
         self.recording = recording
@@ -211,7 +228,7 @@ class _Compilation:
         """The same, or from the IR where that was given, with the verifier."""
         if ir:
             return self.compiler.direct(without_functions(ir, left_out), verify=True)
-        return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
+        return self.compiler.finish_from(unverified(pre, left_out), LlvmPhase.SGPR)
 
     def _compile(self, plain: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         self.promises = self._promises(plain)
@@ -262,7 +279,7 @@ class _Compilation:
         if not (self.promise and self.allocators and isinstance(self.toolchain, Toolchain)):
             return Promises(pre)
         with self.clock.measure("callees"):
-            return callees_first(pre, self.path, self.compiler, self.target)
+            return callees_first(pre, self.path, self.compiler, self.target, self.withheld)
 
     def _check_promises(self, text: str) -> None:
         """Prove the masks in the text that is shipped, of the object that is made of it.

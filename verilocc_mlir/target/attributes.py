@@ -17,7 +17,7 @@ from verilocc_mlir.errors import InputError
 _DEFINE = re.compile(r"^[ \t]*define\b(?P<head>[^@\n]*)@(?P<name>\"(?:[^\"]|\\\")*\"|[-\w.$]+)\(", re.MULTILINE)
 _GROUP = re.compile(r"^[ \t]*attributes #(\d+) = \{([^\n]*)\}[ \t]*$", re.MULTILINE)
 _STRING = re.compile(r'"([^"]*)"(?:\s*=\s*"([^"]*)")?')
-_MODULE = re.compile(r"^--- \|$", re.MULTILINE)
+_NO_MODULE = re.compile(r"(?:#.*\n| *\n)*\Z")
 _GROUP_USE = re.compile(r"#(\d+)")
 _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 _CC_NUMBER = re.compile(r"\bcc ?(\d+)\b")
@@ -219,7 +219,7 @@ def function_attributes(preamble: str, name: str) -> FunctionAttributes:
     module = _module(preamble)
     if name in module:
         return module[name]
-    if not _MODULE.search(preamble):
+    if _NO_MODULE.match(preamble):
         return FunctionAttributes(name, "ccc", MappingProxyType({}), frozenset())
     raise InputError(
         f"the IR module in the MIR file defines no function {name}",
