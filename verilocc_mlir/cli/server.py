@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,17 +74,19 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
         UnsupportedError: the extra is not installed. InputError: as for ``Client``.
     """
     needs_service()
-    # gRPC writes failures of handshakes and name look-ups to standard error. Our error messages say the same once.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.remote.client import Client
+    from verilocc_mlir.remote.quiet import quiet_grpc
 
     with contextlib.ExitStack() as stack:
-        address = server
-        if server == LOCAL:
-            from verilocc_mlir.service.inprocess import serving
+        with quiet_grpc():
+            from verilocc_mlir.remote.client import Client
 
-            address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
-        yield stack.enter_context(Client(address, access, shown=server))
+            address = server
+            if server == LOCAL:
+                from verilocc_mlir.service.inprocess import serving
+
+                address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
+            client = stack.enter_context(Client(address, access, shown=server))
+        yield client
 
 
 @contextlib.contextmanager

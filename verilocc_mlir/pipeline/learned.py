@@ -13,6 +13,7 @@ from typing import Any
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.own_process import is_own_process
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.remote.plans import PlanServer
@@ -168,13 +169,14 @@ def model_version(named: Path | None) -> str:
 
 
 def _package() -> Any:
-    """The package, with NumPy's matrix products on one thread, if this process has not loaded NumPy before.
+    """The package, with NumPy's matrix products on one thread, if this process is ours and has not loaded NumPy before.
 
     The model's matrices are small. On a machine with other work its threads wait for each other, and an answer of 17 ms
     takes seconds (docs/guide/service-operate.md).
     """
     threads = os.environ.get(_THREADS)
-    os.environ.setdefault(_THREADS, "1")
+    if is_own_process():
+        os.environ.setdefault(_THREADS, "1")
     try:
         return importlib.import_module("verilocc_model.plans.choose")
     except ModuleNotFoundError as error:
@@ -183,5 +185,5 @@ def _package() -> Any:
             hint="pip install 'verilocc-mlir[plans]'",
         ) from error
     finally:
-        if threads is None:
+        if threads is None and is_own_process():
             os.environ.pop(_THREADS, None)
