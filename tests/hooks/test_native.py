@@ -171,7 +171,7 @@ class TestTriton:
         for path in cache.rglob("*.amdgcn"):
             path.write_text(path.read_text().replace("s_endpgm", "s_nop 0\n\ts_endpgm"))
         assert run(["audit", "--native", str(cache), "-mcpu=gfx942"]) == 3
-        assert "what was audited is not the code in the folder" in capsys.readouterr().out
+        assert "what was audited is not the code that Triton has" in capsys.readouterr().out
 
     def test_an_llvm_that_ends_is_one_error_and_the_next_one_works(
         self, cache: Path, capsys: pytest.CaptureFixture[str]

@@ -315,7 +315,7 @@ def test_an_external_call_is_left_to_triton() -> None:
     metadata: dict[str, Any] = {}
     assert "elsewhere" in stages["amdgcn"](source, metadata)
     (record,) = hook.reports()
-    assert not record.proved
+    assert not record.ours
     assert "elsewhere" in record.reason
 
 
@@ -506,6 +506,7 @@ def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() ->
     own = build_sum("gfx942", 128)
     kept = own.metadata.verilocc
     assert (kept["kind"], kept["reason"]) == ("declined", "ours is proved, but: replace=never")
+    assert (kept["status"], kept["native"]["phases"]) == ("native, proved", 2)
     assert set(kept["modelled"]["ours"]) == set(kept["modelled"]["theirs"]) == {"scaled_sum"}
     hook.uninstall()
     plain = build_sum("gfx942", 128)

@@ -3,8 +3,9 @@
 iree-compile runs three times, each part of the work once: up to the kernels with how each is to be tiled; from there to
 the module, leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from
 the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as IREE
-made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). In the end every code
-object in the file is accounted for, byte for byte (``vmfb``).
+made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is proved as
+it is: IREE's own allocation is audited (``iree_native``). In the end every code object in the file is accounted for,
+byte for byte (``vmfb``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -15,20 +16,24 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_dump import CONFIGURED, FROM_CONFIGURED, LINK, Dispatch, dump_flags, read_dispatches
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
+from verilocc_mlir.hooks.iree_native import stopped_kernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
+from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
 from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
@@ -48,12 +53,6 @@ OURS = (
     "--iree-rocm-target",
 )
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
-
-CONFIGURED = ("--compile-to=executable-configurations", "--mlir-print-debuginfo", LINK)
-"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since
-IREE 3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since
-they are in the module."""
-FROM_CONFIGURED = ("--compile-from=executable-configurations",)
 
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
 """Flags that only begin like one of those."""
@@ -186,7 +185,8 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     report = _Progress(len(sources_of_kernels), progress)
     results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
-    ours = [k for k in kernels if k.proved]
+    kernels = _with_native(run, configured, kernels, progress)
+    ours = [k for k in kernels if k.ours]
     if ours:
         progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
         vmfb = _substitute(run, configured, kernels)
@@ -200,6 +200,37 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
             hint="report this, with the module and IREE's version",
         )
     return vmfb, kernels
+
+
+def _with_native(
+    run: _Run, configured: Path, kernels: tuple[IreeKernel, ...], progress: Callable[[str], None]
+) -> tuple[IreeKernel, ...]:
+    """The kernels, with a verdict on IREE's own allocation of each that stays."""
+    if all(kernel.ours for kernel in kernels):
+        return kernels
+
+    def of_iree(source: Path, output: Path, flags: Sequence[str]) -> None:
+        run.iree_compile(source, output, flags, "native")
+
+    try:
+        stopped = stopped_kernels(of_iree, configured, run.directory / "native", run.iree.version(), progress)
+    except VeriloccError as error:
+        verdict = not_audited(error)
+        return tuple(k if k.ours else replace(k, native=verdict) for k in kernels)
+    audited: list[IreeKernel] = []
+    for kernel in kernels:
+        if not kernel.ours:
+            progress(f"audit of IREE's own: {kernel.executable}")
+            made = partial(_stopped, stopped, kernel.executable)
+            kernel = replace(kernel, native=native_verdict(made, run.kernels.settings))
+        audited.append(kernel)
+    return tuple(audited)
+
+
+def _stopped(stopped: Mapping[str, NativeKernel], executable: str) -> NativeKernel:
+    if executable not in stopped:
+        raise UnsupportedError("iree-compile prints no machine IR of it")
+    return stopped[executable]
 
 
 class _Progress:
@@ -253,7 +284,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
             measured, declined = found.said, f"ours is proved, and {found.declined}" if found.declined else ""
     return IreeKernel(
         executable=dispatch.executable,
-        proved=ours is not None and not declined,
+        ours=ours is not None and not declined,
         reason=reason or declined,
         code_object=dispatch.own if ours is None or declined else ours,
         own=dispatch.own,

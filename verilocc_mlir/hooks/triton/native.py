@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,24 +86,37 @@ def triton_kernels(
     Raises:
         InputError: a kernel cannot be read. ToolchainError: there is no Triton, or its compiler failed.
     """
-    compiler = version()
     for cached in kernels:
         progress(f"{cached.stem} ({cached.cpu})")
-        ir = cached.text(".llir")
+        ir, code = cached.text(".llir"), cached.text(".amdgcn")
+        made = triton_kernel(cached.stem.name, ir, code, cached.cpu, settings, fp_fusion=cached.fp_fusion)
+        yield replace(made, source=Listing(f"{cached.stem}.llir", ir))
 
-        def text(*options: str, cached: CachedKernel = cached, ir: str = ir) -> str:
-            where, seconds = f"{cached.stem}.llir", settings.tool_seconds
-            return compiled(ir, cached.cpu, options, fp_fusion=cached.fp_fusion, seconds=seconds, where=where)
 
-        phases = native_phases(
-            cached.stem.name,
-            lambda phase, text=text: text(stop_before(PHASES[phase])),
-            lambda phase, text=text: text(f"-stop-after=virtregrewriter,{PHASES[phase].value}"),
-        )
-        again, kept = instructions(text()), instructions(cached.text(".amdgcn"))
-        source = Listing(f"{cached.stem}.llir", ir)
-        unlike = "" if again == kept else _difference(again, kept)
-        yield NativeKernel(cached.stem.name, cached.cpu, compiler, "greedy", phases, source, unlike=unlike)
+def triton_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, *, fp_fusion: bool) -> NativeKernel:
+    """A kernel as Triton's compiler allocates it.
+
+    Args:
+        ir: its LLVM IR as Triton has it before its ``amdgcn`` stage.
+        assembly: what Triton made of it.
+        fp_fusion: whether multiplications and additions may be contracted.
+
+    Raises:
+        ToolchainError: there is no such compiler, or it failed.
+    """
+    compiler = version()
+
+    def text(*options: str) -> str:
+        return compiled(ir, cpu, options, fp_fusion=fp_fusion, seconds=settings.tool_seconds, where=f"{name}.llir")
+
+    phases = native_phases(
+        name,
+        lambda phase: text(stop_before(PHASES[phase])),
+        lambda phase: text(f"-stop-after=virtregrewriter,{PHASES[phase].value}"),
+    )
+    again, kept = instructions(text()), instructions(assembly)
+    unlike = "" if again == kept else _difference(again, kept)
+    return NativeKernel(name, cpu, compiler, "greedy", phases, unlike=unlike)
 
 
 def instructions(assembly: str) -> list[str]:
@@ -115,6 +128,6 @@ def instructions(assembly: str) -> list[str]:
 def _difference(again: list[str], kept: list[str]) -> str:
     unequal = sum(a != b for a, b in zip(again, kept, strict=False)) + abs(len(again) - len(kept))
     return (
-        f"what was audited is not the code in the folder: of its IR Triton's compiler makes {len(again)} lines of "
-        f"assembly, the folder has {len(kept)}, and {unequal} differ (made by another Triton, a hook or an override)"
+        f"what was audited is not the code that Triton has: of its IR Triton's compiler makes {len(again)} lines of "
+        f"assembly, the code has {len(kept)}, and {unequal} differ (made by another Triton, a hook or an override)"
     )

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
 from verilocc_mlir.hooks.measured import MeasuredCodes
+from verilocc_mlir.hooks.native_verdict import native_verdict
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
+from verilocc_mlir.hooks.triton.native import triton_kernel
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
@@ -71,11 +74,16 @@ class KernelStages:
         own: Any = None
         if self._ours is not None and self._policy is not Replace.ALWAYS and not plan_in(src):
             record, own = self._compared(record, src, metadata, self._ours)
-        logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
-        add_record(record)
+        try:
+            if self._ours is None:
+                own = self._theirs.amdgcn(src, metadata) if own is None else own
+                record = self._audited(record, src, own)
+        finally:
+            logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
+            add_record(record)
         metadata["verilocc"] = record.summary()
         if self._ours is None:
-            return self._theirs.amdgcn(src, metadata) if own is None else own
+            return own
         metadata["name"] = record.name
         if self._knobs.amd.dump_amdgcn:
             print("// -----// AMDGCN Dump //----- //")
@@ -112,6 +120,14 @@ class KernelStages:
         self._ours = None
         metadata.update(their_metadata)
         return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
+
+    def _audited(self, record: KernelRecord, src: Any, assembly: Any) -> KernelRecord:
+        """The record with the verdict on Triton's own allocation, which stays."""
+        if not isinstance(src, str) or not isinstance(assembly, str) or plan_in(src) == THEIRS:
+            return record  # The last is to be timed, and may not be chosen.
+        fused = bool(getattr(self._options, "enable_fp_fusion", True))
+        made = partial(triton_kernel, record.name, src, assembly, record.target, self._settings, fp_fusion=fused)
+        return replace(record, native=native_verdict(made, self._settings))
 
     def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, Code | None]:
         name = names[0] if names else "?"
