@@ -20,7 +20,7 @@ _NEW_OBJECTS = 100_000
 
 _changed = False
 
-_OURS = ("verilocc_mlir", "smt_verifier", "verilocc_model")
+_OURS = ("verilocc_mlir", "smt_verifier")
 
 
 def look_for_garbage_seldom() -> None:
