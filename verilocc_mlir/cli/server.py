@@ -25,7 +25,7 @@ NONE, LOCAL = "none", "local"
 
 _ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
 ACCESS_OPTIONS = [f"--{defined.word}" for defined in _ACCESS]
-SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
+SERVER_OPTIONS = ["--server", "--server-required", *ACCESS_OPTIONS]
 """Their names, in groups for the help."""
 
 
@@ -37,10 +37,16 @@ def access_options(command: _Command) -> _Command:
 
 
 def server_option(words: str) -> Callable[[_Command], _Command]:
-    """``--server``, ``words`` being what it takes besides addresses; the default is ``none``."""
-    return click.option(
+    """``--server``, ``words`` being what it takes besides addresses, by default ``none``; and ``--server-required``."""
+    address = click.option(
         "--server", default=NONE, show_default=True, metavar="ADDR", help=f"HOST:PORT, unix:PATH, {words}."
     )
+    required = click.option(
+        "--server-required",
+        is_flag=True,
+        help="An error where the server is down, wrong or late; else the allocator here takes its place.",
+    )
+    return lambda command: address(required(command))
 
 
 def access_taken(options: dict[str, Any]) -> ServerAccess:
@@ -51,8 +57,11 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     """``options`` with the fields of ``Settings`` in place of those about the server."""
     access = access_taken(options)
     server: str = options.pop("server")
+    required: bool = options.pop("server_required")
     # Without a server, the settings hold nothing about the way to one.
     if server == NONE:
+        if required:
+            raise click.UsageError("--server-required needs --server")
         return options
     from verilocc_mlir.allocators import allocator_names
 
@@ -63,7 +72,14 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     requested: str = options["allocator"]
     is_allocator_here = requested in (*allocator_names(), LLVM_ALLOCATOR) and requested != MODEL
     local = requested if is_allocator_here else DEFAULT_ALLOCATOR
-    return {**options, "allocator": local, "server": server, "server_allocator": requested, "access": access}
+    return {
+        **options,
+        "allocator": local,
+        "server": server,
+        "server_allocator": requested,
+        "server_required": required,
+        "access": access,
+    }
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
+from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT, check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.descriptor import Cause
@@ -116,7 +117,9 @@ def compile_mlir(
         if flag.startswith(OURS) and not flag.startswith(_TARGET_FLAGS):
             raise InputError(f"{flag.partition('=')[0]} is set by verilocc itself", hint="leave it out")
     spent = Spent.begin()
-    kernels = Kernels(with_options(settings, options), store_of(cache), jobs=jobs)
+    chosen = with_options(settings, options)
+    check_required(chosen)
+    kernels = Kernels(chosen, store_of(cache), jobs=jobs)
     policy = member(Replace, replace, "replace")
     iree = iree or find_iree_compile()
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
@@ -184,6 +187,7 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
     report = _Progress(len(sources_of_kernels), progress)
     results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
+    _require_server(run.kernels.settings, results.values(), run.shown_as)
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
     kernels = _with_native(run, configured, kernels, progress)
     ours = [k for k in kernels if k.ours]
@@ -200,6 +204,16 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
             hint="report this, with the module and IREE's version",
         )
     return vmfb, kernels
+
+
+def _require_server(settings: Settings, results: Iterable[KernelResult], where: str) -> None:
+    """
+    Raises:
+        ToolchainError: a server is required, and had not its part in some kernel.
+    """
+    missed = next((r.reason for r in results if r.code_object is None and REQUIRED in r.reason), "")
+    if settings.server_required and missed:
+        raise ToolchainError(missed, where=where, hint=REQUIRED_HINT)
 
 
 def _with_native(

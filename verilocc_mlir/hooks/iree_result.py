@@ -6,6 +6,7 @@ import hashlib
 import json
 import resource
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -159,6 +160,13 @@ class IreeResult:
         return all(kernel.proved for kernel in self.kernels)
 
     @property
+    def server(self) -> tuple[str, ...]:
+        """Why a server that was named had not its part, a line for each reason with how many kernels say it."""
+        counts = Counter(said for kernel in self.kernels if (said := kernel.report.get("server")))
+        of = f" of {len(self.kernels)} kernels"
+        return tuple(f"in {count}{of}: {said}" for said, count in counts.items())
+
+    @property
     def exit_code(self) -> ExitCode:
         """PROVED if every kernel in the file is, by anyone; of the others, REFUTED if one has a counterexample, ours or
         IREE's own, else UNKNOWN.
@@ -178,6 +186,7 @@ class IreeResult:
             "flags": list(self.flags),
             "exit_code": int(self.exit_code),
             "counts": self.counts(),
+            "server": list(self.server),
             "vmfb": {"bytes": len(self.vmfb), "sha256": hashlib.sha256(self.vmfb).hexdigest()},
             "kernels": [_kernel(kernel) for kernel in self.kernels],
             **self.spent.to_data(),

@@ -32,6 +32,8 @@ def print_result(result: IreeResult, output: str, to: Console) -> None:
         if not kernel.ours:
             verdict = f" ({kernel.native})" if kernel.native else ""
             to.print(Text(f"IREE's own stays{verdict}: {kernel.executable}: {kernel.reason}"))
+    for line in result.server:
+        to.print(Text(f"server: {line}"))
     to.print(Text(summary(result) + (f"; wrote {output}" if output else "; nothing was written")))
 
 

@@ -12,6 +12,7 @@ spine.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -31,6 +32,8 @@ from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
 from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, import_module, name_of
 from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
+
+logger = logging.getLogger("verilocc_mlir.hooks")
 
 _OF_IREE = re.compile(r"iree-compile(: | \()")
 """How messages begin that are about the module: rejected with ":", a crash or a time-out with the stage in brackets."""
@@ -155,6 +158,8 @@ def compile(
             where=error.where or name,
             hint=f"this shows it, and IREE's developers can run it: {command}",
         ) from error
+    for line in result.server:
+        logger.warning("%s: the allocation server had not its part %s", name, line)
     return TorchModule(result, imported.signature)
 
 

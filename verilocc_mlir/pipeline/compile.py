@@ -13,6 +13,7 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.callees import BrokenPromiseError
 from verilocc_mlir.pipeline.compilation import Compilation, Compiled
 from verilocc_mlir.pipeline.leave_out import anything_left, with_callers
+from verilocc_mlir.pipeline.server_part import check_required, require_server
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.compile import FunctionReport
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -49,13 +50,15 @@ def compile_module(
         recording: keeps what every phase was decided on, for the HTML page; costs one more run of llc a phase.
 
     Raises:
-        InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
-            what this version handles.
+        InputError: unusable input or option. ToolchainError: a tool is missing or failed, or a server that is required
+            had not its part. UnsupportedError: outside what this version handles.
     """
+    check_required(settings)
     started = partial(Compilation, data, path, settings, allow_unproved, allocators, recording)
-    if allow_unproved or not settings.fallback:
-        return _compiled(started)
-    return _Rest(started, recording).compiled()
+    whole = allow_unproved or not settings.fallback
+    compiled = _compiled(started) if whole else _Rest(started, recording).compiled()
+    require_server(settings, compiled.report)
+    return compiled
 
 
 @dataclass

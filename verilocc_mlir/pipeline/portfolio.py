@@ -131,6 +131,8 @@ class Portfolio:
         if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
+            if settings.effort is Effort.LEARNED:
+                self.notes.append("the model of plans is not asked: a unit binds it whose work no allocation changes")
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
@@ -227,6 +229,8 @@ class Portfolio:
         given = self.given
         costs = self._prices.get(Candidate(self._first), self.greedy)
         if not given.ir or not (self._is_short or has_promise(costs)):
+            why = "no order promises anything here" if given.ir else "machine IR has the default plan alone"
+            self.notes.append(f"the model of plans is not asked: {why}")
             return
         code = self.greedy_code()
         with given.clock.measure_rest("plans"):

@@ -204,6 +204,7 @@ class Report:
         notes: anything else a person should know (IR brought down to this LLVM, whole-file fallback …).
         output: where the result was written, or ``""``.
         left_out: functions that nobody proves; the result has the others.
+        server: why a server that was named had not its part, in a line; ``""`` where it had, or none was named.
     """
 
     version: str
@@ -221,6 +222,7 @@ class Report:
     wall_seconds: float
     output: str = ""
     left_out: tuple[str, ...] = ()
+    server: str = ""
 
     @property
     def outcome(self) -> Outcome:

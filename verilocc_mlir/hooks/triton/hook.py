@@ -21,6 +21,7 @@ from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_tim
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import member, options_in, with_options
+from verilocc_mlir.pipeline.server_part import check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.choose import choose_tools, with_own_llvm
@@ -136,6 +137,7 @@ def install(
         find_target(name)
     chosen = with_options(settings, options)
     checked_allocator(chosen)
+    check_required(chosen)
     knobs = _knobs()
     chosen = replace_in(chosen, toolchain=with_own_llvm(chosen.toolchain, chosen.llvm))
     policy = member(Replace, replace, "replace")

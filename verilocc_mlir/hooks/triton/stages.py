@@ -23,6 +23,7 @@ from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.server_part import REQUIRED
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import Report
 
@@ -33,7 +34,6 @@ _KINDS: tuple[tuple[type[VeriloccError], Kind], ...] = (
     (PassThrough, "option"),
     (UnsupportedError, "unsupported"),
     (InputError, "input"),
-    (ToolchainError, "toolchain"),
 )
 
 
@@ -136,11 +136,13 @@ class KernelStages:
             if len(names) != 1:
                 raise UnsupportedError(f"the IR defines {len(names)} kernels, not one")
             return self._prove(src, record)
+        except ToolchainError as error:
+            if self._settings.server_required and REQUIRED in error.what:
+                raise
+            return replace(record, kind="toolchain", reason=_line(error)), None
         except VeriloccError as error:
             kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "internal")
-            return replace(
-                record, kind=kind, reason=f"{error.where}: {error.what}" if error.where else error.what
-            ), None
+            return replace(record, kind=kind, reason=_line(error)), None
         except Exception as error:
             # A fault of ours must not stop the user's program: Triton can still compile the kernel.
             logger.exception("%s for %s: a fault in verilocc, please report it", name, record.target)
@@ -166,7 +168,7 @@ class KernelStages:
             record,
             phases={phase.phase: phase.allocator for f in report.functions for phase in f.phases},
             fallbacks={p.phase: p.fallback_reason for f in report.functions for p in f.phases if p.fallback},
-            notes=(*report.notes, *(f"mended: {field}" for field in report.mended)),
+            notes=(*_of_server(report), *report.notes, *(f"mended: {field}" for field in report.mended)),
             report=report,
         )
         if report.outcome is not Outcome.PROVED or compiled.data is None:
@@ -174,6 +176,19 @@ class KernelStages:
         sizes = next((f for f in report.functions if f.name == record.name), report.functions[0])
         proved = replace(record, kind="proved", registers=sizes.resources, greedy=sizes.greedy)
         return proved, _ours(compiled, compiled.data)
+
+
+def _line(error: VeriloccError) -> str:
+    return f"{error.where}: {error.what}" if error.where else error.what
+
+
+def _of_server(report: Report) -> tuple[str, ...]:
+    """A note, which the logger says too, where a server that was named had not its part."""
+    if not report.server:
+        return ()
+    note = f"the allocation server had not its part: {report.server}"
+    logger.warning("%s: %s", report.input, note)
+    return (note,)
 
 
 def _ours(compiled: Compiled, code_object: bytes) -> Code:
