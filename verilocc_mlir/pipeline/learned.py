@@ -162,10 +162,16 @@ def model_version(named: Path | None) -> str:
         InputError: as ``model_directory``.
     """
     directory = model_directory(named)
+    if not (directory / _WORDS).is_file():
+        raise InputError(f"no model of plans is there: it has no {_WORDS}", where=str(directory), hint=_MAKE)
     digest = hashlib.sha256()
     for path in sorted(p for p in directory.rglob("*") if p.suffix in (".json", ".safetensors")):
         digest.update(path.relative_to(directory).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{directory.resolve().name} {digest.hexdigest()[:16]}"
+
+
+_WORDS = "words.json"
+_MAKE = "make one: verilocc train plans DATA --out DIR"
 
 
 def _package() -> Any:

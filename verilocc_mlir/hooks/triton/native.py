@@ -2,7 +2,8 @@
 
 Triton keeps each kernel's LLVM IR (``.llir``), its options (``.json``) and its assembly (``.amdgcn``). The library
 that made the assembly compiles the IR again here and prints the text before and after each phase (``codegen``). What is
-audited counts for the kernel in the folder only if the library makes the same instructions again.
+audited counts for the kernel in the folder only if the library makes the same instructions again. Code that our hook
+made is made again by our pipeline instead.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.triton.codegen import compiled, version
+from verilocc_mlir.hooks.triton.ir import as_code_generated
 from verilocc_mlir.mir.stages import stop_before
-from verilocc_mlir.pipeline.native import PHASES, NativeKernel, native_phases
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.native import PHASES, NativeKernel, named, native_phases
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.audit import Listing
+from verilocc_mlir.toolchain.choose import with_own_llvm
 
 _COMMENT = re.compile(r";.*")
 
@@ -32,11 +36,13 @@ class CachedKernel:
         stem: its files' path without their suffixes.
         cpu: the processor it was compiled for.
         fp_fusion: whether multiplications and additions may be contracted.
+        ours: our hook put its own code in the place of Triton's, by the record that Triton keeps of it.
     """
 
     stem: Path
     cpu: str
     fp_fusion: bool
+    ours: bool = False
 
     def text(self, suffix: str) -> str:
         """One of its files.
@@ -75,7 +81,9 @@ def _cached(path: Path) -> CachedKernel | None:
         raise InputError(f"not a kernel's options as Triton writes them: {error}", where=str(options)) from error
     if backend != "hip":
         return None
-    return CachedKernel(path.with_suffix(""), str(cpu), cast("bool", fp_fusion))
+    record: Any = data.get("verilocc")
+    ours = isinstance(record, dict) and cast("dict[str, Any]", record).get("kind") == "proved"
+    return CachedKernel(path.with_suffix(""), str(cpu), cast("bool", fp_fusion), ours)
 
 
 def triton_kernels(
@@ -89,7 +97,8 @@ def triton_kernels(
     for cached in kernels:
         progress(f"{cached.stem} ({cached.cpu})")
         ir, code = cached.text(".llir"), cached.text(".amdgcn")
-        made = triton_kernel(cached.stem.name, ir, code, cached.cpu, settings, fp_fusion=cached.fp_fusion)
+        make = our_kernel if cached.ours else triton_kernel
+        made = make(cached.stem.name, ir, code, cached.cpu, settings, fp_fusion=cached.fp_fusion)
         yield replace(made, source=Listing(f"{cached.stem}.llir", ir))
 
 
@@ -117,6 +126,31 @@ def triton_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Setting
     again, kept = instructions(text()), instructions(assembly)
     unlike = "" if again == kept else _difference(again, kept)
     return NativeKernel(name, cpu, compiler, "greedy", phases, unlike=unlike)
+
+
+def our_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, *, fp_fusion: bool) -> NativeKernel:
+    """A kernel whose code our hook made: it is made again, and audited in one from before allocation to behind it.
+
+    What is made again is what ``settings`` come to. Where the hook had other options, the code may be another.
+
+    Raises:
+        UnsupportedError, ToolchainError: it cannot be made again.
+    """
+    chosen = replace(
+        settings,
+        cpu=cpu,
+        emit=Emit.ASM,
+        also=(Emit.MIR,),
+        toolchain=with_own_llvm(settings.toolchain, settings.llvm),
+    )
+    done = compile_module(as_code_generated(ir, fp_fusion=fp_fusion).encode(), name, chosen)
+    if done.data is None or Emit.MIR not in done.also:
+        raise UnsupportedError("our hook made this code, and here nothing is proved of its IR", where=name)
+    sides = named(name, "all", done.before, done.also[Emit.MIR].decode())
+    again, kept = instructions(done.data.decode()), instructions(assembly)
+    unlike = "" if again == kept else f"our hook made this code with other options: {_difference(again, kept)}"
+    compiler = f"verilocc {done.report.version}, {done.report.llvm}"
+    return NativeKernel(name, cpu, compiler, "greedy", (sides,), unlike=unlike)
 
 
 def instructions(assembly: str) -> list[str]:
