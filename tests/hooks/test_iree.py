@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 import pytest
 from process_support import gone, lines_of
-from support import HEARING, REPOSITORY, long
+from support import HEARING, REPOSITORY, llc, long
 
+import verilocc_mlir
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks import iree as hook
@@ -372,7 +373,6 @@ def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
 
 
 def _real(stage: str) -> str:
-    from support import llc
 
     return str(find_iree_compile().path) if stage == "iree-compile" else llc()
 
@@ -480,3 +480,25 @@ def test_pages_of_the_module_and_its_kernels(tmp_path: Path) -> None:
     # From the cache the pages are the same but for the time that was spent.
     assert run([*arguments, "--replace=always", "-q"]) == 0
     assert re.findall(r'href="(kernel-\d+\.html)"', (pages / "index.html").read_text()) == links
+
+
+@pytest.mark.long
+def test_what_the_llc_at_hand_does_not_read_tritons_llvm_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrix products for gfx950 copy asynchronously, by intrinsics that LLVM 22 lacks."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    linear = torch.nn.Linear(4096, 4096).half().eval()
+
+    def compiled(**more: Any) -> hook.IreeKernel:
+        inputs = (torch.zeros(64, 4096).half(),)
+        (only,) = verilocc_mlir.compile(linear, inputs, target="gfx950", replace="always", cache=False, **more).kernels
+        return only
+
+    said: list[str] = []
+    kernel = compiled(progress=said.append)
+    assert kernel.ours
+    assert "of Triton" in kernel.report["tool"]["llvm"]
+    assert any(line.startswith("1 again by LLVM version 24") for line in said)
+    monkeypatch.setenv("VERILOCC_LLVM", str(Path(llc()).resolve().parent))
+    named = compiled()
+    assert (named.ours, named.status) == (False, "native, proved")

@@ -38,7 +38,10 @@ from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT, check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
+from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain.choose import with_own_llvm
 from verilocc_mlir.toolchain.descriptor import Cause
+from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 
 OURS = (
@@ -187,6 +190,7 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
     report = _Progress(len(sources_of_kernels), progress)
     results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
+    dispatches = _by_tritons(run, dump, dispatches, results, progress)
     _require_server(run.kernels.settings, results.values(), run.shown_as)
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
     kernels = _with_native(run, configured, kernels, progress)
@@ -204,6 +208,32 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
             hint="report this, with the module and IREE's version",
         )
     return vmfb, kernels
+
+
+def _by_tritons(
+    run: _Run,
+    dump: Path,
+    dispatches: Sequence[Dispatch],
+    results: dict[str, KernelResult],
+    progress: Callable[[str], None],
+) -> Sequence[Dispatch]:
+    """The dispatches, those that the llc at hand does not read as the LLVM 24 in Triton's package reads them; what that
+    makes of them is in ``results`` then. Nothing of it where the user names an LLVM, or there is no Triton.
+    """
+    settings = run.kernels.settings
+    refused = {name for name, result in results.items() if result.code_object is None and not result.report}
+    unnamed = isinstance(run.kernels.toolchain, Toolchain) and settings.toolchain is ToolchainChoice.AUTO
+    if not (refused and unnamed and with_own_llvm(settings.toolchain, settings.llvm) is ToolchainChoice.TRITON):
+        return dispatches
+    kernels = Kernels(replace(settings, toolchain=ToolchainChoice.TRITON), run.kernels.store, run.kernels.jobs)
+    newer = {d.executable: d for d in read_dispatches(dump, kernels.toolchain.version[0])}
+    sources = [source for name in sorted(refused) if (source := newer[name].source) is not None]
+    progress(f"{len(sources)} again by {kernels.toolchain.version_text}, as the llc at hand does not read them")
+    report = _Progress(len(sources), progress)
+    for result in kernels.compile(sources, report.add):
+        if result.code_object is not None:
+            results[result.name] = result
+    return [newer[d.executable] if d.executable in refused else d for d in dispatches]
 
 
 def _require_server(settings: Settings, results: Iterable[KernelResult], where: str) -> None:

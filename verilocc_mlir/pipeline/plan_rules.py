@@ -32,8 +32,8 @@ def has_promise(costs: Mapping[str, KernelCost]) -> bool:
 
 
 WHERE_TIGHT = ("trackers", "iterative-minreg", "matrices-in-vgprs")
-"""Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count registers;
-the third has room for more accumulators of matrix instructions than there are AGPRs.
+"""Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count
+registers; the third has room for more accumulators of matrix instructions than there are AGPRs.
 """
 NEARLY = 1.25
 """Times the fewest registers too many, up to which ``balanced`` tries a plan."""
