@@ -48,6 +48,13 @@ def test_it_is_allocated_here_and_proved(name: str) -> None:
     assert done.data
 
 
+@pytest.mark.parametrize(("name", "cpu"), [("asm_writes_vcc_lo.ll", "gfx1100"), ("unnamed_kernel.ll", "gfx942")])
+def test_what_the_text_says_in_a_way_of_its_own_is_read(name: str, cpu: str) -> None:
+    """VCC in inline assembly of a wave of 32 lanes; functions and globals without a name."""
+    done = compiled(name, cpu, emit=Emit.OBJ)
+    assert is_ours(done), done.report.notes
+
+
 @pytest.mark.parametrize("name", few(("c_calls3.gfx1100.ll",), ("c_calls2.gfx1100.ll", "c_calls3.gfx1100.ll")))
 def test_a_better_effort_ends_no_worse(name: str) -> None:
     """What callees keep is kept in every effort: where the final code of one breaks a promise, the rest still holds."""
