@@ -157,7 +157,7 @@ def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: A
         "outcome": outcome,
         "kind": record.kind,
         "reason": record.reason,
-        "all_ours": record.proved and not record.fallbacks,
+        "all_ours": record.ours and not record.fallbacks,
         "fallbacks": record.fallbacks,
         "ours": record.registers and asdict(record.registers),
         "cpu_ours": spent,
@@ -199,7 +199,9 @@ def _native(own: Any, gpu: Any) -> dict[str, Any]:
 
 
 def _outcome(record: Any) -> str:
-    if record.proved or record.kind == "declined":
+    if record.ours:
+        return "proved"
+    if record.kind == "declined":
         return record.kind
     if record.kind == "not proved":
         return "refuted" if "refuted" in record.reason.lower() else "unknown"
