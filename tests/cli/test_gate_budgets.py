@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
 import subprocess
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
