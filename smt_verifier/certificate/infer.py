@@ -135,7 +135,8 @@ def make_certificate(
                     pending.add(s)
     else:
         raise Refused("certificate", "the claims do not settle")
-    _drop_unused(certificate)
+    if choices:
+        _drop_unused(certificate)
     return certificate
 
 
@@ -192,7 +193,10 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
         path = cls.kind == "P"
         told_apart = () if path else needs.waking[successor] | ghosts if joined else masks.keys()
         member = tuple((f, cls.member[m]) for f, m in numbers.items() if m in cls.member and f in told_apart)
-        part = _kept(both, cls.part, live if cls.active else later, declared if path else None)
+        read = live if cls.active else later
+        if joined and cls.kind == "O" and not cls.active:
+            read = set[int]()  # Mostly nobody wakes them.
+        part = _kept(both, cls.part, read, declared if path else None)
         at = cls.kind, cls.active, member
         classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)
     in_vectors = {n for part in classes.values() for n in part.where}

@@ -85,15 +85,15 @@ def order(key: Key) -> tuple[bool, str | int, object]:
 
 def _lines(kind: str, rows: list[tuple[Key, ...]], grain: int) -> Iterator[str]:
     """Rows of names, or of names and places, with runs of lanes in one line."""
-    waiting = dict.fromkeys(rows)
-    while waiting:
-        first = next(iter(waiting))
+    waiting = set(rows)
+    for first in rows:
         count = 0
         row = first
         while row in waiting and count < LANES:
-            del waiting[row]
+            waiting.remove(row)
             count += 1
             if any(isinstance(key, tuple) and key[0] == "&" for key in first):
                 break
             row = tuple(following(key, count, grain) for key in first)
-        yield " ".join([kind, *map(write_key, first), str(count)])
+        if count:
+            yield " ".join([kind, *map(write_key, first), str(count)])
