@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
-use crate::model::{Done, File, Function, Kind, Operand, Refused};
+use crate::model::{need, Done, File, Function, Kind, Operand, Refused};
 use crate::tables::tables;
 use crate::{certificate, check, header, limits, module, text, wellformed};
 
@@ -19,8 +19,7 @@ pub const USAGE: &str = "usage";
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
 ) -> Done<usize> {
-    let unknown = || Refused::new(USAGE, format!("unknown processor `{cpu}`"), "");
-    let processor = tables().processor(cpu).ok_or_else(unknown)?;
+    let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
     let (p, q) = (text::read(before)?, text::read(after)?);
     let (mut x, mut y) = (named(&p, function)?.clone(), named(&q, function)?.clone());
     wellformed::check(&x, processor)?;

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::entry::{Claimed, Claims, Part};
 use crate::grammar::{parse, Tree};
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Done, Refused};
+use crate::model::{ensure, need, Done, Refused};
 use crate::threads::{MOST_CLASSES, WAVE};
 
 /// Which instructions a run of steps takes.
@@ -35,18 +35,18 @@ const MOST_IN_A_RANGE: u32 = 65_536;
 /// # Errors
 /// `certificate`: a line that is not of the form that spec 15 gives, or not in order, or about another function.
 pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
-    let wrong = |what: &str| Refused::new("certificate", what, "");
     let head = format!("verilocc-certificate 1\nfunction {}\n", context.after.name);
-    let body = text.strip_prefix(&head).ok_or_else(|| wrong("it is of another version, or about another function"))?;
-    let body = body.strip_suffix("end\n").ok_or_else(|| wrong("it has no end"))?;
+    let body = text.strip_prefix(&head);
+    let body = need!(body, "certificate", "", "it is of another version, or about another function");
+    let body = need!(body.strip_suffix("end\n"), "certificate", "", "it has no end");
     let (mut parts, mut rest, mut line, mut budget) = (Vec::new(), body, 3, MOST_CLAIMS);
     while !rest.is_empty() {
         let end = rest.find("\nblock ").map_or(rest.len(), |end| end + 1);
         let (part, others) = rest.split_at(end);
         let tree = parse("Part", part, line).map_err(|error| Refused { rule: "certificate", ..error })?;
         let place = format!("block {}", parts.len());
-        let missing = || Refused::new("certificate", "numbers, names or lines that do not fit", place.as_str());
-        parts.push(block(&tree, parts.len(), context, &mut budget).ok_or_else(missing)?);
+        let read = block(&tree, parts.len(), context, &mut budget);
+        parts.push(need!(read, "certificate", place.as_str(), "numbers, names or lines that do not fit"));
         line += part.matches('\n').count();
         rest = others;
     }
@@ -59,11 +59,8 @@ fn block(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
     // The first block has no claims. One that is reached has steps.
     let fits = tree.number() == Some(number as u64) && (number > 0 || claims.is_none());
     (fits && (steps.is_some() || number > 0 && claims.is_none())).then_some(())?;
-    let mut part = BlockPart::default();
-    part.entry = match claims {
-        Some(tree) => Some(entry(tree, number, context, budget)?),
-        None => None,
-    };
+    let entry = claims.map(|claims| entry(claims, number, context, budget).ok_or(())).transpose().ok()?;
+    let mut part = BlockPart { entry, ..BlockPart::default() };
     for run in steps.iter().flat_map(|steps| steps.all("Run")) {
         let take = match run.text.bytes().last()? {
             b'=' => Take::Pair,

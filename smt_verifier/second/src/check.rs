@@ -11,9 +11,7 @@ use crate::forms::{self, Mode};
 use crate::header::info;
 use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect};
-use crate::model::{
-    ensure, Block, Done, Function, Instruction, Kind, Operand, Refused, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
-};
+use crate::model::*;
 use crate::moves;
 use crate::tables::tables;
 use crate::threads::{Side, State, WAVE};
@@ -76,11 +74,13 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     keeps_promises(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
-        let state = match part.entry.as_ref().map(claimed).transpose()? {
+        let mut state = match part.entry.as_ref().map(claimed).transpose()? {
             _ if block == 0 => entry::of_function(context, &context.after.blocks[0]),
             Some(state) => state,
             None => return Ok(compared),
         };
+        entry::undefine_undeclared(context, block, &mut state);
+        entry::reads_defined(context, block)?;
         let (killed, revived) = (Default::default(), Set::default());
         let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
         Walk { context, parts, part, block, at, state, terminated, bundle, compared, repeats, splits, killed, revived }
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
         self.state.end_copies();
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
-            let unclaimed = || Refused::new("relation", format!("block {successor} has no claims"), block.line);
+            let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
             // What the branch says on this edge: whether what it tests is zero.
             let (test, zero) =
                 tested.map_or(("", false), |(test, target)| (test, test.ends_with('0') == (target == successor)));
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
                 "scc" if !zero => state.facts.mark_nonempty(self.state.facts.scc.as_slice()),
                 _ => {}
             }
-            claimed.ok_or_else(unclaimed)?.follows(&state, test.starts_with("exec") && zero, self.block)?;
+            claimed.follows(&state, test.starts_with("exec") && zero, self.block)?;
         }
         Ok(())
     }
@@ -345,8 +345,7 @@ impl<'a> Walk<'a> {
 
     /// Spec 8.2.
     fn repeat(&mut self, (block, instruction): (u32, u32), q: &Instruction) -> Done {
-        let p = self.context.remembered(block, instruction);
-        let p = p.ok_or_else(|| Refused::new("repeat", "there is no such instruction to repeat", q))?;
+        let p = need!(self.context.remembered(block, instruction), "repeat", q, "no such instruction to repeat");
         let may = forms::is_pure(p) && matches!(p.value("reach"), "" | "active");
         ensure!(may, "repeat", q, "an instruction that must not be repeated");
         forms::compare(self.context, p, q, Mode::Repeat)?;
@@ -542,7 +541,7 @@ impl<'a> Walk<'a> {
     fn restored(&self, q: &Instruction) -> Done {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
-        for unit in limits.saved.iter().filter(|unit| !(context.coarse && **unit % 2 == 1) && !kept(unit)) {
+        for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
@@ -682,8 +681,7 @@ pub fn is_moving(i: &Instruction) -> bool {
 fn preserved(q: &Instruction) -> Done<Set<u32>> {
     let mut all: Option<Set<u32>> = None;
     for operand in q.operands.iter().filter(|o| o.kind == Kind::RegMask) {
-        let unknown = || Refused::new("call-mask", format!("the register mask `{}`", operand.text), q);
-        let mask = tables().mask(&operand.text).ok_or_else(unknown)?;
+        let mask = need!(tables().mask(&operand.text), "call-mask", q, "the register mask `{}`", operand.text);
         let kept = |unit: &u32| all.as_ref().is_none_or(|all| all.contains(unit));
         all = Some(mask.into_iter().filter(kept).collect());
     }

@@ -8,7 +8,7 @@ use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
 use crate::limits::Limits;
-use crate::model::{ensure, Done, Function, Instruction, Kind, Operand, Refused, EARLY_CLOBBER, IMPLICIT};
+use crate::model::*;
 use crate::tables::{tables, Processor, Register};
 
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
@@ -102,8 +102,7 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
                 let whole: Vec<u32> = (0..row.lanes()).collect();
                 let part = if o.sub.is_empty() { Some(whole.clone()) } else { tables().lanes(&o.sub) };
                 let part = part.filter(|part| part.iter().all(|lane| *lane < row.lanes()));
-                let part =
-                    part.ok_or_else(|| Refused::new("well-formed", format!("no subregister `{}`", o.text), i.line))?;
+                let part = need!(part, "well-formed", i.line, "no subregister `{}`", o.text);
                 let of = |lane| Lane::new(Of::Virtual, vreg, lane, 0).with_vector(row.class.is_vector);
                 o.lanes = used(&part, coarse).into_iter().map(of).collect();
                 o.beside = used(&whole, coarse).into_iter().map(of).filter(|lane| !o.lanes.contains(lane)).collect();
@@ -267,7 +266,7 @@ pub fn read_lanes(i: &Instruction) -> (Vec<Lane>, bool) {
     let old_is_not_read = i.has("may-leave-old") && matches!(explicit.as_slice(), [.., "15", "15", "1" | "-1"]);
     let uses = i.operands.iter().enumerate().filter(|(n, o)| o.is_use() && !(old_is_not_read && *n == 1));
     let (exec, others): (Vec<_>, Vec<_>) = uses.map(|(_, o)| o).partition(|o| o.names("exec") || o.names("exec_lo"));
-    let undef = exec.iter().chain(&others).any(|o| o.is(crate::model::UNDEF));
+    let undef = exec.iter().chain(&others).any(|o| o.is(UNDEF));
     let exec = exec.first().filter(|_| i.has("pure-exec"));
     (exec.into_iter().chain(&others).flat_map(|o| o.lanes.clone()).collect(), undef)
 }

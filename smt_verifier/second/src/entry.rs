@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::context::Context;
 use crate::header::object;
-use crate::lanes::{Lane, Map, Of, Set, EXEC, VCC};
+use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
 use crate::masks::Mask;
 use crate::model::{ensure, Block, Done};
 use crate::state;
@@ -161,6 +161,33 @@ fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     }
     let whole = |unit: &&u32| !context.coarse || **unit >= VCC[0] || units.contains(&(**unit ^ 1));
     units.iter().filter(whole).copied().collect()
+}
+
+/// Scalar units that P's block does not declare are undefined at its entry (spec 4.4).
+pub fn undefine_undeclared(context: &Context<'_>, number: usize, state: &mut State) {
+    let live = live_ins(context, &context.before.blocks[number]);
+    let units = context.touched.iter().filter(|unit| **unit >= FIRST_SCALAR && !live.contains(*unit));
+    let names = units.map(|unit| Lane::unit(*unit)).filter(|name| context.allocatable(*name));
+    names.for_each(|name| state.classes[WAVE].part.set_undefined(name));
+}
+
+/// Of each scalar register that P's block reads something is declared, or defined before in it (spec 4.4).
+///
+/// # Errors
+/// `undefined`: nothing is.
+pub fn reads_defined(context: &Context<'_>, number: usize) -> Done {
+    let block = &context.before.blocks[number];
+    let mut known: Set<u32> = block.liveins.iter().flat_map(|(register, _)| &register.units).copied().collect();
+    for i in &block.instructions {
+        for operand in i.operands.iter().filter(|o| o.reads()) {
+            let units = operand.register.map_or(&[][..], |register| &register.units);
+            let asked = units.iter().any(|unit| *unit >= FIRST_SCALAR && context.allocatable(Lane::unit(*unit)));
+            let fits = !asked || units.iter().any(|unit| known.contains(unit));
+            ensure!(fits, "undefined", i, "nothing is declared or defined of `{}`", operand.text);
+        }
+        known.extend(i.defined().filter_map(|o| o.register).flat_map(|register| &register.units));
+    }
+    Ok(())
 }
 
 /// The state at the entry of the function (spec 4.1).

@@ -2,10 +2,7 @@
 
 use crate::context::{assembly_groups, Context};
 use crate::lanes::{Lane, FIRST_AGPR};
-use crate::model::{
-    ensure, Done, Instruction, Kind, Operand, DEAD, DEBUG_USE, DEF, EARLY_CLOBBER, IMPLICIT, INTERNAL, KILLED,
-    RENAMABLE,
-};
+use crate::model::*;
 use crate::tables::{tables, RegisterClass};
 
 /// How strictly the registers that are defined are compared.
@@ -190,7 +187,7 @@ pub fn unread(p: &Instruction) -> [Vec<(usize, usize)>; 2] {
         let (low, high, count) = (modifiers & 4 != 0, modifiers & 8 != 0, operand.lanes.len());
         if p.has("packed-f32") && count % 2 == 0 {
             // The lower half of a scalar source is always read.
-            let lower = !(low && high) || !is_vector(operand);
+            let lower = !(low && high && is_vector(operand));
             let needed = |at: usize| if at < count / 2 { lower } else { low || high };
             unread.extend((0..count).filter(|at| !needed(*at)).map(|at| (number, at)));
         }
@@ -206,9 +203,8 @@ pub fn unread(p: &Instruction) -> [Vec<(usize, usize)>; 2] {
 
 /// Whether an instruction of P may be left out or repeated (spec 8.1).
 pub fn is_pure(i: &Instruction) -> bool {
-    let same_anywhere = |m: &crate::model::MemoryOperand| {
-        m.invariant && (m.dereferenceable || m.address_space == 4) && !m.volatile && !m.atomic
-    };
+    let same_anywhere =
+        |m: &MemoryOperand| m.invariant && (m.dereferenceable || m.address_space == 4) && !m.volatile && !m.atomic;
     let invariant = i.has("scalar-load") && !i.memory.is_empty() && i.memory.iter().all(same_anywhere);
     let by_opcode = (i.has("pure") || i.has("pure-exec")) && i.memory.is_empty();
     let raises = i.has("may-raise") && !i.flags.iter().any(|flag| flag == "nofpexcept");

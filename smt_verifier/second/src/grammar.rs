@@ -1,6 +1,6 @@
 //! The grammar of what LLVM's MIRPrinter writes (spec 2.1), and what reads by it. Every character is consumed.
 //!
-//! A parsing expression grammar: `/` tries one after the other, `!` looks ahead, `.` is any character, `[^…]` any other one.
+//! A parsing expression grammar: `/` tries one after the other, `!` looks ahead, `~` ends a line, `.` is a character of one, `[^…]` any other.
 //! A rule whose name begins with a capital makes a node of the tree.
 
 use std::collections::HashMap;
@@ -17,24 +17,25 @@ quoted = '"' ([^"\] / "\" .)* '"'
 Symbol = quoted / [A-Za-z0-9_.$-]+
 Hex = [0-9A-Fa-f]+
 Type = "<" Number " x " [spif] Number ">" / [spif] Number
-end = " "* (";" .*)?
+end = line+
 balanced = "(" ([^();"] / quoted / balanced)* ")"
 offset = ((" + " / " - ") Number)?
 meta = "!" ("DI" word balanced / Number)
 
-blank = end
-close = " "+ "}" end
-BlockHead = " "+ "bb." Number ("." Name)? (" (" Attributes ")")? ":" end
+Body = line* Block*
+line = " "* (";" .*)? ~
+Block = Head end Successors? Liveins? (Instruction (Members / end))*
+Members = " {" end (Instruction end)+ " "+ "}" end
+Head = " "+ "bb." Number ("." Name)? (" (" Attributes ")")? ":"
 Attributes = attribute (", " attribute)*
 attribute = ("ir-block-address-taken "? "%ir-block.") Symbol / "align " Number / "machine-block-address-taken" / "inlineasm-br-indirect-target"
 Successors = " "+ "successors:" (" " successor (", " successor)*)? end
-successor = Block ("(0x" Hex ")")?
+successor = Target ("(0x" Hex ")")?
 Liveins = " "+ "liveins: " Livein (", " Livein)* end
 Livein = "$" Word (":0x" Hex)?
 
-Instruction = " "+ (Def (", " Def)* " = ")? (Flag " ")* (AsmCode " " asm (", " asm)* more / Code (" " Operand (", " Operand)* more / " " Attribute more)?) (" :: " Memory (", " Memory)*)? Opens? end
+Instruction = " "+ !"bb." (Def (", " Def)* " = ")? (Flag " ")* (AsmCode " " asm (", " asm)* more / Code (" " Operand (", " Operand)* more / " " Attribute more)?) (" :: " Memory (", " Memory)*)?
 more = (", " Attribute)*
-Opens = " {"
 AsmCode = "INLINEASM" word?
 Code = !"INLINEASM" [A-Z] word?
 Flag = "frame-setup" / "frame-destroy" / "nnan" / "ninf" / "nsz" / "arcp" / "contract" / "afn" / "reassoc" / "nuw" / "nsw" / "exact" / "nofpexcept" / "nomerge" / "unpredictable" / "noconvergent" / "nneg" / "disjoint" / "nusw" / "samesign" / "inbounds" / "lr-split" / "bb-prolog"
@@ -47,13 +48,13 @@ Register = "$" Word / "%" Number ("." Sub)? (":" Class)?
 Sub = word
 Class = word
 Tied = Number
-Operand = Flags register / (Block / FrameIndex / FixedFrame / "%subreg." word / flagged? other) note?
+Operand = Flags register / (Target / FrameIndex / FixedFrame / "%subreg." word / flagged? other) note?
 note = " /*" [^*;]* "*/"
 asm = AsmString note? / AsmFlag note? / Operand
 AsmString = "&" quoted offset
 AsmFlag = "-"? Number !!" /*" / asmword (" " asmword)*
 asmword = ("sideeffect" / "mayload" / "maystore" / "isconvergent" / "alignstack" / "unwind" / "attdialect" / "inteldialect" / "regdef-ec" / "regdef" / "reguse" / "clobber" / "imm" / "mem" / "func" / "foldable") (":" word)? (" tiedto:$" Number)?
-Block = "%bb." Number ("." Name)?
+Target = "%bb." Number ("." Name)?
 FrameIndex = "%stack." Number ("." Name)?
 FixedFrame = "%fixed-stack." Number ("." Name)?
 flagged = "target-flags(" [A-Za-z0-9_.$-]+ ") "
@@ -124,7 +125,7 @@ Split = "split " Number ~
 
 enum Node {
     Text(&'static str),
-    /// ASCII characters, and whether all others are meant.
+    /// ASCII characters, and whether all others are meant; never the end of a line.
     Set(u128, bool),
     Sequence(Vec<Node>),
     Choice(Vec<Node>),
@@ -291,7 +292,7 @@ impl<'t> Reading<'t> {
             Node::Set(set, others) => {
                 let letter = self.text.get(at..)?.chars().next()?;
                 let is_in = letter.is_ascii() && set >> (letter as u32) & 1 == 1;
-                (is_in != *others).then_some(at + letter.len_utf8())
+                (is_in != *others && letter != '\n').then_some(at + letter.len_utf8())
             }
             Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
             Node::Choice(choices) => choices.iter().find_map(|choice| self.attempt(choice, at, depth, out)),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::header::{has_argument, info, object, registers_in, value};
 use crate::lanes::{FIRST_SCALAR, VCC};
-use crate::model::{ensure, Done, Function, Refused};
+use crate::model::{ensure, need, Done, Function};
 use crate::module::{attributes, Attributes};
 use crate::tables::{tables, Processor};
 
@@ -28,10 +28,6 @@ const SET_ASIDE: [&str; 7] = [
     "wwmReservedRegs", "vgprForAGPRCopy",
 ];
 
-fn wrong(message: impl Into<String>) -> Refused {
-    Refused::new("attribute", message, "")
-}
-
 /// An integer as StringRef::getAsInteger(0) reads it, at most 32 bits.
 fn integer(text: &str) -> Done<u64> {
     let lower = text.to_ascii_lowercase();
@@ -43,7 +39,7 @@ fn integer(text: &str) -> Done<u64> {
         _ => (10, 0),
     };
     let digits = lower.get(from..).filter(|digits| !digits.starts_with(['+', '-'])).unwrap_or("");
-    u32::from_str_radix(digits, radix).map(u64::from).map_err(|_| wrong(format!("`{text}` is no integer")))
+    Ok(need!(u32::from_str_radix(digits, radix).ok(), "attribute", "", "`{text}` is no integer").into())
 }
 
 /// The attribute `a` or `a,b` (AMDGPU::getIntegerPairAttribute).
@@ -65,7 +61,7 @@ fn with_features(own: &Processor, attributes: &Attributes) -> Done<Processor> {
     let mut cu_mode = target.cu_mode;
     for feature in text("target-features").split(',').filter(|feature| !feature.is_empty()) {
         let is_on = feature.starts_with('+');
-        let name = feature.strip_prefix(['+', '-']).ok_or_else(|| wrong(format!("{feature} has no sign")))?;
+        let name = need!(feature.strip_prefix(['+', '-']), "attribute", "", "{feature} has no sign");
         let known = tables().may_ask_for(name, is_on, &target);
         ensure!(known, "attribute", "", "the feature {feature} is not one of {}", target.name);
         match name {
@@ -92,7 +88,7 @@ fn work_group(attributes: &Attributes, target: &Processor) -> Done<(u64, u64)> {
     let Some((low, high)) = pair(attributes, "amdgpu-flat-work-group-size")? else {
         return Ok((1, if is_shader { target.wave_size.into() } else { WORK_GROUP }));
     };
-    let high = high.ok_or_else(|| wrong("amdgpu-flat-work-group-size is no pair"))?;
+    let high = need!(high, "attribute", "", "amdgpu-flat-work-group-size is no pair");
     let fits = low <= high && low >= 1 && high <= WORK_GROUP;
     Ok(if fits { (low, high) } else { (1, if is_shader { target.wave_size.into() } else { WORK_GROUP }) })
 }
@@ -135,9 +131,8 @@ fn waves(attributes: &Attributes, target: &Processor) -> Done<(u64, u64)> {
 /// How many VGPRs, AGPRs and SGPRs, from number 0 on.
 fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> Done<[u64; 3]> {
     let (low, high) = waves(attributes, target)?;
-    let (Some(most), Some(least)) = (tables().budget(target, low), tables().budget(target, high)) else {
-        return Err(wrong(format!("no budget is known for {low} to {high} waves")));
-    };
+    let budgets = tables().budget(target, low).zip(tables().budget(target, high));
+    let (most, least) = need!(budgets, "attribute", "", "no budget is known for {low} to {high} waves");
     let requested = |key: &str| attributes.strings.get(key).map(|text| integer(text)).transpose();
     // VCC, XNACK_MASK and FLAT_SCRATCH follow the numbered SGPRs.
     let extra = match target.major {
@@ -192,11 +187,10 @@ fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
 /// # Errors
 /// `calling-convention`: it is not known.
 pub fn preserved(convention: &str, target: &Processor) -> Done<BTreeSet<u32>> {
-    let row = tables().convention(convention);
-    let row = row.ok_or_else(|| Refused::new("calling-convention", format!("{convention} is not known"), ""))?;
+    let row = need!(tables().convention(convention), "calling-convention", "", "{convention} is not known");
     let mask = if target.has_agprs { row.saved_with_agprs } else { row.saved };
     let none = mask.is_empty().then(BTreeSet::new);
-    none.or_else(|| tables().mask(mask)).ok_or_else(|| wrong(format!("the mask {mask} is not known")))
+    Ok(need!(none.or_else(|| tables().mask(mask)), "attribute", "", "the mask {mask} is not known"))
 }
 
 /// What an allocator may do in a function of this file.
@@ -222,7 +216,7 @@ pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Lim
     let listed = fields.flat_map(|(k, key)| registers_in(function, key).into_iter().map(move |name| (name, k < 3)));
     let base_pointer = has_base_pointer(function, &attributes).then(|| ("sgpr34".to_string(), true));
     for (name, is_kept) in listed.chain(base_pointer) {
-        let register = tables().register(&name).ok_or_else(|| wrong(format!("${name} is not known")))?;
+        let register = need!(tables().register(&name), "attribute", "", "${name} is not known");
         limits.allocatable.retain(|unit| !register.units.contains(unit));
         limits.kept.extend(register.units.iter().filter(|_| is_kept));
     }

@@ -77,6 +77,14 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// What an option has, or a refusal: `need!(option, rule, place, "words {}", …)`.
+macro_rules! need {
+    ($option:expr, $rule:expr, $place:expr, $($words:tt)+) => {
+        $option.ok_or_else(|| $crate::model::Refused::new($rule, format!($($words)+), $place))?
+    };
+}
+pub(crate) use need;
+
 /// One `.mir` file: its IR module (without the two blanks in front of each line; may be empty), and its functions.
 #[derive(Clone, Debug)]
 pub struct File {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grammar::is;
-use crate::model::{ensure, Done, Refused};
+use crate::model::{ensure, need, Done, Refused};
 use crate::tables::{tables, Processor};
 
 fn wrong(message: String) -> Refused {
@@ -80,7 +80,7 @@ fn normal(module: &str, target: &Processor) -> Done<Vec<String>> {
 type Groups<'a> = BTreeMap<&'a str, BTreeSet<String>>;
 
 fn named<'a>(groups: &'a Groups, number: &str) -> Done<&'a BTreeSet<String>> {
-    groups.get(number).ok_or_else(|| wrong(format!("there are no attributes #{number}")))
+    Ok(need!(groups.get(number), "module", "", "there are no attributes #{number}"))
 }
 
 /// Number and text of `attributes #N = { … }`.
@@ -131,8 +131,7 @@ fn split(text: &str) -> Done<Vec<String>> {
 fn convention(head: &str) -> Done<(String, bool)> {
     let words = split(head)?;
     let is_local = words.first().is_some_and(|word| word == "private" || word == "internal");
-    let first = words.iter().find(|word| !is("linkage", word));
-    let first = first.ok_or_else(|| wrong("a function has no type".into()))?;
+    let first = need!(words.iter().find(|word| !is("linkage", word)), "module", "", "a function has no type");
     // Any other word than those with which a result begins would be a convention that is not known.
     let is_convention = tables().convention(first).is_some();
     let is_known = is_convention || is("result", first);
@@ -153,10 +152,10 @@ fn definition<'a>(module: &'a str, name: &str) -> Done<(&'a str, &'a str)> {
             depth == 0
         });
         let tail = close.and_then(|close| rest.get(close + 1..close + mask.get(close..)?.find('{')?));
-        let tail = tail.ok_or_else(|| wrong(format!("the definition of {name} has no body")))?;
+        let tail = need!(tail, "module", "", "the definition of {name} has no body");
         ensure!(found.replace((head, tail)).is_none(), "module", "", "{name} is defined twice");
     }
-    found.ok_or_else(|| wrong(format!("the module does not define {name}")))
+    Ok(need!(found, "module", "", "the module does not define {name}"))
 }
 
 /// What the module says of a function.
@@ -189,8 +188,7 @@ pub fn attributes(module: &str, name: &str) -> Done<Attributes> {
         };
         let pair = text.strip_suffix('"').map(|text| text.split_once("\"=\"").unwrap_or((text, "")));
         let pair = pair.filter(|(key, value)| !key.contains('"') && !value.contains(['"', '\\']));
-        let (key, value) =
-            pair.ok_or_else(|| wrong(format!("the attribute {word} of {name} is not in LLVM's form")))?;
+        let (key, value) = need!(pair, "module", "", "the attribute {word} of {name} is not in LLVM's form");
         let is_one = result.strings.insert(key.into(), value.into()).is_none_or(|old| old == value);
         ensure!(is_one, "module", "", "the attribute {key} of {name} has two values");
     }

@@ -3,9 +3,7 @@
 use crate::context::Context;
 use crate::header::{info, object};
 use crate::lanes::{Lane, Of, Set, FIRST_AGPR, FIRST_SCALAR};
-use crate::model::{
-    ensure, Done, Function, Instruction, Kind, Operand, Refused, DEBUG_USE, EARLY_CLOBBER, IMPLICIT, INTERNAL, UNDEF,
-};
+use crate::model::*;
 use crate::tables::tables;
 use crate::threads::{Side, State};
 
@@ -170,8 +168,8 @@ impl Form<'_> {
     }
 
     fn spill_memory(&self, number: u32, bits: u32, offset: u32, saves: bool, aligned: u64) -> Done {
-        let wrong = || Refused::new("move", "another memory operand than the form has", self.i);
-        let [memory] = self.i.memory.as_slice() else { return Err(wrong()) };
+        let memory = self.i.memory.first().filter(|_| self.i.memory.len() == 1);
+        let memory = need!(memory, "move", self.i, "not one memory operand");
         let size = u64::from(bits / 8);
         let align = memory.align.unwrap_or(size);
         let base = memory.base_align.unwrap_or(align);
@@ -184,11 +182,8 @@ impl Form<'_> {
             + ", addrspace 5)";
         let by_offset = if offset == 0 { base } else { base.min(1_u64 << offset.trailing_zeros()) };
         let fits = memory.text == text && base.is_power_of_two() && base <= aligned && align == by_offset;
-        if fits {
-            Ok(())
-        } else {
-            Err(wrong())
-        }
+        ensure!(fits, "move", self.i, "another memory operand than the form has");
+        Ok(())
     }
 
     /// The cells of a lane number in a register, as many as a scalar has lanes.
@@ -196,7 +191,7 @@ impl Form<'_> {
         let thread = number.text.parse().ok().filter(|_| number.kind == Kind::Immediate);
         let thread = thread.filter(|thread| u32::from(*thread) < self.context.processor.wave_size);
         let cells = thread.zip(register.lanes.first()).map(|(thread, first)| self.context.cells_of(*first, thread));
-        cells.filter(|cells| !cells.is_empty()).ok_or_else(|| Refused::new("move", "a lane that is none", self.i))
+        Ok(need!(cells.filter(|cells| !cells.is_empty()), "move", self.i, "a lane that is none"))
     }
 
     /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering writes

@@ -14,34 +14,28 @@ trait Column: Sized {
     fn read(text: Text) -> Option<Self>;
 }
 
-impl Column for Text {
-    fn read(text: Text) -> Option<Self> {
-        Some(text)
-    }
+macro_rules! columns {
+    ($($kind:ty: |$text:ident| $value:expr;)+) => {
+        $(impl Column for $kind {
+            fn read($text: Text) -> Option<Self> {
+                $value
+            }
+        })+
+    };
 }
 
-impl Column for u32 {
-    fn read(text: Text) -> Option<Self> {
-        canonical(text)
-    }
-}
-
-impl Column for usize {
-    fn read(text: Text) -> Option<Self> {
-        canonical(text).map(|number| number as usize)
-    }
-}
-
-impl Column for bool {
-    fn read(text: Text) -> Option<Self> {
-        canonical(text).filter(|number| *number < 2).map(|number| number == 1)
-    }
-}
-
-impl Column for char {
-    fn read(text: Text) -> Option<Self> {
-        text.chars().next().filter(|letter| text.len() == letter.len_utf8())
-    }
+columns! {
+    Text: |text| Some(text);
+    u32: |text| canonical(text);
+    usize: |text| canonical(text).map(|number| number as usize);
+    bool: |text| canonical(text).filter(|number| *number < 2).map(|number| number == 1);
+    char: |text| text.chars().next().filter(|letter| text.len() == letter.len_utf8());
+    Form: |text| text.split_once(':').and_then(|(width, align)| Some(Form(canonical(width)?, canonical(align)?)));
+    Units: |text| {
+        let range = |range: &str| range.split_once('-').and_then(|(first, last)| Some(canonical(first)?..=canonical(last)?));
+        let ranges = text.split(',').filter(|range| !range.is_empty()).map(range).collect::<Option<Vec<_>>>();
+        ranges.map(|ranges| Units(ranges.into_iter().flatten().collect()))
+    };
 }
 
 impl<T: Column> Column for Option<T> {
@@ -65,27 +59,9 @@ impl<T: Column> Column for Vec<T> {
 #[derive(Clone, Debug)]
 pub struct Units(pub Vec<u32>);
 
-impl Column for Units {
-    fn read(text: Text) -> Option<Self> {
-        let mut units = Vec::new();
-        for range in text.split(',').filter(|range| !range.is_empty()) {
-            let (first, last) = range.split_once('-')?;
-            units.extend(canonical(first)?..=canonical(last)?);
-        }
-        Some(Units(units))
-    }
-}
-
 /// `width:align`.
 #[derive(Clone, Debug)]
 pub struct Form(u32, u32);
-
-impl Column for Form {
-    fn read(text: Text) -> Option<Self> {
-        let (width, align) = text.split_once(':')?;
-        Some(Form(canonical(width)?, canonical(align).filter(|align| *align > 0)?))
-    }
-}
 
 /// Members of a class: a special register; or of a file each `step`th from `first` to `last`, and which part of it.
 #[derive(Clone, Debug)]
@@ -268,17 +244,9 @@ impl RegisterClass {
                     "w" => &[(0, 2)],
                     _ => &[(0, self.bits / 16)],
                 };
-                parts.iter().any(|(offset, count)| {
-                    let (Some(unit), Some(lane)) = (register.units.first(), picked.first()) else { return false };
-                    let base = tables().file(*file).0 + offset;
-                    let Some(start) = unit.checked_sub(base).and_then(|unit| unit.checked_sub(*lane)) else {
-                        return false;
-                    };
-                    let number = start / 2;
-                    let is_member =
-                        start % 2 == 0 && (*first..=*last).contains(&number) && (number - first) % step == 0;
-                    is_member && picks(base + start, *count)
-                })
+                let base = tables().file(*file).0;
+                let mut members = (*first..=*last).step_by(*step as usize);
+                members.any(|number| parts.iter().any(|(offset, count)| picks(base + 2 * number + offset, *count)))
             }
             Member::Run { .. } => false,
         })
@@ -422,7 +390,7 @@ impl Tables {
         let number = |part: &&str| canonical(part.strip_prefix(file.name)?).filter(|number| *number < file.size);
         let numbers: Vec<u32> = parts.iter().map(number).collect::<Option<_>>()?;
         let (first, width) = (*numbers.first()?, numbers.len() as u32);
-        let is_form = |form: &Form| form.0 == width && first % form.1 == 0;
+        let is_form = |form: &Form| form.0 == width && form.1 > 0 && first % form.1 == 0;
         if !numbers.iter().copied().eq(first..first + width) || !file.forms.iter().any(is_form) {
             return None;
         }

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grammar::{is, parse, Tree};
-use crate::model::{
-    ensure, Block, Done, File, Function, Instruction, Kind, MemoryOperand, Operand, Refused, Row, Virtual, DEAD,
-    DEBUG_USE, DEF, EARLY_CLOBBER, IMPLICIT, INTERNAL, KILLED, RENAMABLE, UNDEF,
-};
+use crate::model::*;
 use crate::tables::{tables, Register};
 
 type Numbered<'a> = (usize, &'a str);
@@ -53,14 +50,14 @@ pub fn read(text: &str) -> Done<File> {
 
 fn read_function(lines: &[Numbered], line: usize) -> Done<Function> {
     let is_body = |line: &str| line.strip_prefix("body:").is_some_and(|rest| rest.trim_matches(' ') == "|");
-    let body = lines.iter().position(|(_, line)| is_body(line));
-    let body = body.ok_or_else(|| Refused::new("text", "a function has no body", line))?;
+    let body = need!(lines.iter().position(|(_, line)| is_body(line)), "text", line, "a function has no body");
     let is_comment = |line: &str| line.trim_start_matches(' ').starts_with('#') || line.trim_matches(' ').is_empty();
     let head: Vec<Numbered> = lines.iter().take(body).copied().filter(|(_, line)| !is_comment(line)).collect();
     let mut function = Function { line, ..Function::default() };
     read_header(&mut function, &head)?;
     ensure!(!function.name.is_empty(), "text", line, "a function has no name");
-    read_body(&mut function, lines.get(body + 1..).unwrap_or(&[]))?;
+    let text: String = lines.iter().skip(body + 1).flat_map(|(_, line)| [line, "\n"]).collect();
+    read_body(&mut function, &text, line + body + 2)?;
     Ok(function)
 }
 
@@ -146,161 +143,148 @@ fn read_row(text: &str, entries: &[crate::tables::Field], line: usize) -> Done<R
 }
 
 fn add_row(function: &mut Function, list: &str, mut row: Row, line: usize) -> Done {
-    let wrong = |what: &str| Refused::new("text", format!("a row of {list} {what}"), line);
     if list == "liveins" {
         let vreg = row.get("virtual-reg").and_then(|text| text.strip_prefix('%')?.parse().ok());
         let register = row.get("reg").map_or("", |register| register.trim_start_matches('$'));
         function.liveins.push((register.to_string(), vreg));
         return Ok(());
     }
-    let number = row.remove("id").and_then(|id| id.parse().ok()).ok_or_else(|| wrong("has too great a number"))?;
-    if list == "registers" {
+    let number = need!(row.remove("id").and_then(|id| id.parse().ok()), "text", line, "too great a number");
+    let in_order = if list == "registers" {
         let virtual_register = row_of(row.get("class").map_or("", String::as_str), line)?;
         let whole_wave = row.get("flags").is_some_and(|flags| flags.contains("WWM_REG"));
-        let old = function.registers.insert(number, Virtual { whole_wave, ..virtual_register });
-        return if old.is_some() { Err(wrong("stands twice")) } else { Ok(()) };
-    }
-    let objects = if list == "stack" { &mut function.stack } else { &mut function.fixed_stack };
-    let is_next = objects.last_key_value().is_none_or(|(last, _)| *last < number);
-    objects.insert(number, row);
-    if is_next {
-        Ok(())
+        function.registers.insert(number, Virtual { whole_wave, ..virtual_register }).is_none()
     } else {
-        Err(wrong("stands behind a later one"))
-    }
+        let objects = if list == "stack" { &mut function.stack } else { &mut function.fixed_stack };
+        let is_next = objects.last_key_value().is_none_or(|(last, _)| *last < number);
+        objects.insert(number, row);
+        is_next
+    };
+    ensure!(in_order, "text", line, "a row of {list} stands twice, or behind a later one");
+    Ok(())
 }
 
 fn row_of(class: &str, line: usize) -> Done<Virtual> {
-    let class =
-        tables().class(class).ok_or_else(|| Refused::new("well-formed", format!("unknown class `{class}`"), line))?;
+    let class = need!(tables().class(class), "well-formed", line, "unknown class `{class}`");
     Ok(Virtual { class, whole_wave: false })
 }
 
 fn register(name: &str, line: usize) -> Done<&'static Register> {
-    tables().register(name).ok_or_else(|| Refused::new("well-formed", format!("unknown register `{name}`"), line))
+    Ok(need!(tables().register(name), "well-formed", line, "unknown register `{name}`"))
 }
 
 // The body.
 
-/// What the operands of a function may name.
+/// What the operands of a function may name, and where its lines begin.
 struct Names<'a> {
     /// Position and IR name of each block, by number.
-    blocks: BTreeMap<u32, (usize, String)>,
+    blocks: BTreeMap<u32, (usize, &'a str)>,
     stack: &'a BTreeMap<u32, Row>,
     fixed_stack: &'a BTreeMap<u32, Row>,
+    ends: Vec<usize>,
+    first: usize,
 }
 
 impl Names<'_> {
+    fn line(&self, tree: &Tree) -> usize {
+        self.first + self.ends.partition_point(|end| *end < tree.at)
+    }
+
     /// Position of the block, or number of the object, that `Number ("." Name)?` names.
-    fn resolved(&self, tree: &Tree, line: usize) -> Done<u32> {
+    fn resolved(&self, tree: &Tree) -> Done<u32> {
         let number = tree.number().and_then(|number| u32::try_from(number).ok());
-        let of_row = |rows: &BTreeMap<u32, Row>| {
-            let row = rows.get(&number?)?;
-            Some((number?, row.get("name").cloned().unwrap_or_default()))
-        };
+        let in_rows =
+            |rows: &'_ BTreeMap<u32, Row>| rows.get(&number?).map(|row| row.get("name").cloned().unwrap_or_default());
         let found = match tree.rule {
-            "Block" => number.and_then(|n| self.blocks.get(&n)).map(|(at, name)| (*at as u32, name.clone())),
-            "FrameIndex" => of_row(self.stack),
-            _ => of_row(self.fixed_stack),
+            "Target" => number.and_then(|n| self.blocks.get(&n)).map(|(at, name)| (*at as u32, name.to_string())),
+            "FrameIndex" => number.zip(in_rows(self.stack)),
+            _ => number.zip(in_rows(self.fixed_stack)),
         };
         let found = found.filter(|(_, name)| tree.child("Name").is_none_or(|own| own.text == name));
-        found.map(|(number, _)| number).ok_or_else(|| Refused::new("text", format!("there is no {}", tree.text), line))
+        Ok(need!(found, "text", self.line(tree), "there is no {}", tree.text).0)
     }
 }
 
-fn read_body(function: &mut Function, lines: &[Numbered]) -> Done {
-    let is_head = |line: &str| line.starts_with(' ') && line.trim_start_matches(' ').starts_with("bb.");
-    let mut blocks: Vec<(Block, Vec<Numbered>)> = Vec::new();
-    let mut names = Names { blocks: BTreeMap::new(), stack: &function.stack, fixed_stack: &function.fixed_stack };
-    for (line, text) in lines.iter().copied().filter(|(_, text)| !is("blank", text)) {
-        if !is_head(text) {
-            let block = blocks.last_mut().ok_or_else(|| Refused::new("text", "expected a block", line))?;
-            block.1.push((line, text));
-            continue;
-        }
-        let head = parse("BlockHead", text, line)?;
-        let number = head.number().and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX);
-        let (name, attributes) = (head.word("Name").to_string(), head.word("Attributes"));
-        let is_new = names.blocks.insert(number, (blocks.len(), name.clone())).is_none();
-        ensure!(is_new, "text", line, "block {number} stands twice");
-        let attributes = format!("{name} ({attributes})");
-        blocks.push((Block { number, attributes, line, ..Block::default() }, Vec::new()));
+fn read_body(function: &mut Function, text: &str, first: usize) -> Done {
+    let tree = parse("Body", text, first)?;
+    let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+    let (stack, fixed_stack) = (&function.stack, &function.fixed_stack);
+    let mut names = Names { blocks: BTreeMap::new(), stack, fixed_stack, ends, first };
+    for (position, head) in tree.inner.iter().filter_map(|block| block.child("Head")).enumerate() {
+        let number = head.number().and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX);
+        let is_new = names.blocks.insert(number, (position, head.word("Name"))).is_none();
+        ensure!(is_new, "text", names.line(head), "block {number} stands twice");
     }
-    let count = blocks.len();
-    let mut registers = function.registers.clone();
-    let mut read = Vec::new();
-    for (position, (mut block, lines)) in blocks.into_iter().enumerate() {
-        read_block(&mut block, &lines, &names, position + 1 == count)?;
-        read.push(block);
-    }
+    let blocks = tree.inner.iter().enumerate().map(|(position, tree)| read_block(tree, position, &names));
+    function.blocks = blocks.collect::<Done<_>>()?;
     // Where the header has no row, definitions make it. Printed classes agree with the rows.
-    let operands =
-        || read.iter().flat_map(|b| &b.instructions).flat_map(|i| i.operands.iter().map(move |o| (i.line, o)));
-    for (line, operand) in operands().filter(|(_, operand)| !operand.class.is_empty()) {
-        let row = row_of(&operand.class, line)?;
-        let known = registers.entry(operand.vreg.unwrap_or_default()).or_insert(row);
-        ensure!(known.class.name == operand.class, "text", line, "`{}` has another class", operand.text);
-    }
-    for (line, operand) in operands().filter(|(_, o)| o.vreg.is_some_and(|vreg| !registers.contains_key(&vreg))) {
-        return Err(Refused::new("text", format!("`{}` has no class", operand.text), line));
-    }
-    (function.blocks, function.registers) = (read, registers);
-    Ok(())
-}
-
-fn read_block(block: &mut Block, lines: &[Numbered], names: &Names, is_last: bool) -> Done {
-    let (mut successors, mut has_liveins, mut in_bundle) = (None, false, false);
-    let mut targets: Vec<usize> = Vec::new();
-    for (line, text) in lines.iter().copied() {
-        let is_first = block.instructions.is_empty() && !has_liveins;
-        let word = text.trim_start_matches(' ');
-        if in_bundle && is("close", text) {
-            let last = block.instructions.last_mut().filter(|last| last.bundle[0]);
-            last.ok_or_else(|| Refused::new("text", "a bundle is empty", line))?.bundle[2] = true;
-            in_bundle = false;
-        } else if is_first && successors.is_none() && word.starts_with("successors:") {
-            let tree = parse("Successors", text, line)?;
-            let all = tree.all("Block").map(|block| names.resolved(block, line)).collect::<Done<Vec<u32>>>()?;
-            ensure!(all.iter().collect::<BTreeSet<_>>().len() == all.len(), "text", line, "a successor stands twice");
-            successors = Some(all.into_iter().map(|block| block as usize).collect());
-        } else if is_first && word.starts_with("liveins: ") {
-            has_liveins = true;
-            for livein in parse("Liveins", text, line)?.all("Livein") {
-                let digits = livein.child("Hex").map(|hex| u64::from_str_radix(hex.text, 16));
-                let mask =
-                    digits.transpose().map_err(|_| Refused::new("text", "a mask of lanes is too large", line))?;
-                // LLVM numbers the halves of a register by name: `hi16` is the lower bit.
-                let halves = 0x5555_5555_5555_5555_u64;
-                let mask = mask.map(|mask| (mask & halves) << 1 | (mask >> 1 & halves));
-                block.liveins.push((register(livein.word("Word"), line)?, mask));
-            }
-        } else {
-            let mut instruction = read_instruction(&parse("Instruction", text, line)?, names, line)?;
-            ensure!(!(in_bundle && instruction.bundle[1]), "text", line, "a bundle in a bundle");
-            instruction.bundle[0] = in_bundle;
-            in_bundle |= instruction.bundle[1];
-            let blocks = instruction.operands.iter().filter(|o| o.kind == Kind::Block && instruction.name != "PHI");
-            targets.extend(blocks.map(|o| o.number as usize));
-            if !instruction.has("debug") {
-                block.instructions.push(instruction);
-            }
+    let mut registers = function.registers.clone();
+    for i in function.instructions() {
+        for operand in i.operands.iter().filter(|operand| !operand.class.is_empty()) {
+            let row = row_of(&operand.class, i.line)?;
+            let known = registers.entry(operand.vreg.unwrap_or_default()).or_insert(row);
+            ensure!(known.class.name == operand.class, "text", i.line, "`{}` has another class", operand.text);
         }
     }
-    ensure!(!in_bundle, "text", block.line, "a bundle is not closed");
-    block.successors = successors.unwrap_or_else(|| {
-        // What MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
-        let goes_on = !is_last && !block.instructions.last().is_some_and(|last| last.has("barrier"));
-        let next = names.blocks.get(&block.number).map(|(position, _)| position + 1).filter(|_| goes_on);
-        let mut seen = BTreeSet::new();
-        targets.into_iter().chain(next).filter(|target| seen.insert(*target)).collect()
-    });
+    let unknown = function.operands().find(|o| o.vreg.is_some_and(|vreg| !registers.contains_key(&vreg)));
+    ensure!(unknown.is_none(), "text", function.line, "`{}` has no class", unknown.map_or("", |o| &o.text));
+    function.registers = registers;
     Ok(())
 }
 
-fn read_instruction(tree: &Tree, names: &Names, line: usize) -> Done<Instruction> {
+fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
+    let mut block = Block { line: names.line(tree), ..Block::default() };
+    let resolved = |tree: &Tree| names.resolved(tree).map(|block| block as usize);
+    if let Some(head) = tree.child("Head") {
+        block.number = head.number().unwrap_or(0) as u32;
+        block.attributes = format!("{} ({})", head.word("Name"), head.word("Attributes"));
+    }
+    for livein in tree.child("Liveins").iter().flat_map(|liveins| liveins.all("Livein")) {
+        let digits = livein.child("Hex").map(|hex| u64::from_str_radix(hex.text, 16)).transpose();
+        let mask = digits.map_err(|_| Refused::new("text", "a mask of lanes is too large", block.line))?;
+        // LLVM numbers the halves of a register by name: `hi16` is the lower bit.
+        let halves = 0x5555_5555_5555_5555_u64;
+        let mask = mask.map(|mask| (mask & halves) << 1 | (mask >> 1 & halves));
+        block.liveins.push((register(livein.word("Word"), names.line(livein))?, mask));
+    }
+    let (mut targets, mut opens): (Vec<usize>, bool) = (Vec::new(), false);
+    for tree in tree.inner.iter().filter(|tree| matches!(tree.rule, "Instruction" | "Members")) {
+        let is_bundle = tree.rule == "Members";
+        let all = if is_bundle { tree.inner.iter().collect() } else { vec![tree] };
+        let all = all.into_iter().map(|tree| read_instruction(tree, names)).collect::<Done<Vec<_>>>()?;
+        let blocks = all.iter().filter(|i| i.name != "PHI").flat_map(|i| &i.operands).filter(|o| o.kind == Kind::Block);
+        targets.extend(blocks.map(|o| o.number as usize));
+        if is_bundle {
+            let head = block.instructions.last_mut().filter(|_| opens);
+            need!(head, "text", block.line, "a bundle without a head").bundle[1] = true;
+        }
+        opens = all.last().is_some_and(|i| !i.has("debug"));
+        block.instructions.extend(all.into_iter().filter(|i| !i.has("debug")));
+        if is_bundle {
+            let members = block.instructions.iter_mut().rev().take_while(|i| !i.bundle[1]);
+            members.for_each(|i| i.bundle[0] = true);
+            block.instructions.last_mut().into_iter().for_each(|last| last.bundle[2] = true);
+        }
+    }
+    block.successors = match tree.child("Successors") {
+        Some(successors) => successors.all("Target").map(resolved).collect::<Done<_>>()?,
+        None => {
+            // What MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
+            let is_last = position + 1 == names.blocks.len();
+            let goes_on = !is_last && !block.instructions.last().is_some_and(|last| last.has("barrier"));
+            let mut seen = BTreeSet::new();
+            targets.into_iter().chain(goes_on.then_some(position + 1)).filter(|target| seen.insert(*target)).collect()
+        }
+    };
+    let once = block.successors.iter().collect::<BTreeSet<_>>().len() == block.successors.len();
+    ensure!(once, "text", block.line, "a successor stands twice");
+    Ok(block)
+}
+
+fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
+    let line = names.line(tree);
     let name = format!("{}{}", tree.word("AsmCode"), tree.word("Code"));
-    let unknown = || Refused::new("well-formed", format!("unknown opcode {name}"), line);
-    let opcode = tables().opcode(&name).ok_or_else(unknown)?;
+    let opcode = need!(tables().opcode(&name), "well-formed", line, "unknown opcode {name}");
     let mut flags: Vec<String> = tree.all("Flag").map(|flag| flag.text.to_string()).collect();
     let mut tail: Vec<String> = tree.all("Attribute").map(|attribute| attribute.text.to_string()).collect();
     let twice = |words: &[String]| {
@@ -318,37 +302,37 @@ fn read_instruction(tree: &Tree, names: &Names, line: usize) -> Done<Instruction
         let is_definition = tied < k && operands.get(tied).is_some_and(Operand::is_def);
         ensure!(is_definition && seen.insert(tied), "text", line, "a tie that is none");
     }
-    let memory = tree.all("Memory").map(|tree| read_memory(tree, names, line)).collect::<Done<_>>()?;
-    let (definitions, opens) = (tree.all("Def").count(), tree.child("Opens").is_some());
-    Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false, opens, false], line })
+    let memory = tree.all("Memory").map(|tree| read_memory(tree, names)).collect::<Done<_>>()?;
+    let definitions = tree.all("Def").count();
+    Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false; 3], line })
 }
 
-/// Flags by the words that say them.
-const FLAGS: [(&str, u16); 10] = [
-    ("implicit-def", IMPLICIT | DEF),
-    ("implicit", IMPLICIT),
-    ("def", DEF),
-    ("internal", INTERNAL),
-    ("dead", DEAD),
-    ("killed", KILLED),
-    ("undef", UNDEF),
-    ("early-clobber", EARLY_CLOBBER),
-    ("renamable", RENAMABLE),
-    ("debug-use", DEBUG_USE),
-];
+fn flag(word: &str) -> u16 {
+    match word {
+        "implicit-def" => IMPLICIT | DEF,
+        "implicit" => IMPLICIT,
+        "def" => DEF,
+        "internal" => INTERNAL,
+        "dead" => DEAD,
+        "killed" => KILLED,
+        "undef" => UNDEF,
+        "early-clobber" => EARLY_CLOBBER,
+        "renamable" => RENAMABLE,
+        "debug-use" => DEBUG_USE,
+        _ => 0,
+    }
+}
 
 fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
-    let Some(own) = tree.child("Register") else { return read_other(tree, names, line) };
+    let Some(own) = tree.child("Register") else { return read_other(tree, names) };
     let words = tree.word("Flags").split(' ');
-    let mut flags =
-        words.filter_map(|word| FLAGS.iter().find(|(name, _)| *name == word)).fold(0, |all, (_, flag)| all | flag);
-    let number = |tree: Option<&Tree>| {
-        let fits = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
-        tree.map(|tree| fits(tree).ok_or_else(|| Refused::new("text", "too great a number", line))).transpose()
-    };
-    ensure!(tree.rule != "Def" || flags & (DEF | IMPLICIT) == 0, "text", line, "an implicit operand on the left");
-    flags |= if tree.rule == "Def" { DEF } else { 0 };
-    let (vreg, tied) = (number(own.child("Number"))?, number(tree.child("Tied"))?);
+    let flags = words.fold(if tree.rule == "Def" { DEF } else { 0 }, |all, word| all | flag(word));
+    let number = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
+    let (vreg, tied) = (own.child("Number").map(number), tree.child("Tied").map(number));
+    ensure!(vreg != Some(None) && tied != Some(None), "text", line, "too great a number in `{}`", tree.text);
+    let (vreg, tied) = (vreg.flatten(), tied.flatten());
+    let explicit = tree.rule != "Def" || !["implicit", "def"].iter().any(|word| tree.text.starts_with(word));
+    ensure!(explicit, "text", line, "an implicit operand on the left");
     let physical = own.child("Word").map(|word| register(word.text, line)).transpose()?;
     let is_def = flags & DEF != 0;
     // MachineOperand::CreateReg asserts these.
@@ -373,12 +357,12 @@ fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
     })
 }
 
-fn read_other(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
+fn read_other(tree: &Tree, names: &Names) -> Done<Operand> {
     let text = tree.text.split(" /*").next().unwrap_or("").to_string();
     let kind = match tree.inner.first().map(|tree| tree.rule) {
         _ if tree.rule == "AsmString" => Kind::AsmString,
         _ if tree.rule == "AsmFlag" => Kind::AsmFlag,
-        Some("Block") => Kind::Block,
+        Some("Target") => Kind::Block,
         Some("FrameIndex") => Kind::FrameIndex,
         Some("FixedFrame") => Kind::FixedFrame,
         Some("RegMask") => Kind::RegMask,
@@ -387,13 +371,13 @@ fn read_other(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
     };
     let is_named = matches!(kind, Kind::Block | Kind::FrameIndex | Kind::FixedFrame);
     let number = match tree.inner.first().filter(|_| is_named) {
-        Some(named) => names.resolved(named, line)?,
+        Some(named) => names.resolved(named)?,
         None => 0,
     };
     Ok(Operand { kind, text, number, ..Operand::default() })
 }
 
-fn read_memory(tree: &Tree, names: &Names, line: usize) -> Done<MemoryOperand> {
+fn read_memory(tree: &Tree, names: &Names) -> Done<MemoryOperand> {
     let marked = |word: &str| tree.word("Marks").split(' ').any(|own| own == word);
     let number = |rule: &str| tree.child(rule).and_then(Tree::number);
     let mut memory = MemoryOperand {
@@ -409,7 +393,7 @@ fn read_memory(tree: &Tree, names: &Names, line: usize) -> Done<MemoryOperand> {
     };
     for (rule, kind) in [("FrameIndex", Kind::FrameIndex), ("FixedFrame", Kind::FixedFrame)] {
         if let Some(object) = tree.child(rule) {
-            memory.object = Some((kind, names.resolved(object, line)?));
+            memory.object = Some((kind, names.resolved(object)?));
             memory.number_at = object.at + object.text.find('.').unwrap_or(0) + 1 - tree.at;
         }
     }

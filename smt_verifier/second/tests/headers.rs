@@ -74,6 +74,8 @@ fn what_may_change() {
         ("'$sgpr98_sgpr99'", "''"),
         ("  hasSpilled", "  wwmReservedRegs:\n    - '$vgpr9'\n  hasSpilled"),
         (", virtual-reg: '%0'", ""),
+        ("registers:\n  - { id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }\n", "registers:\n"),
+        ("  hasSpilled", "  wwmReservedRegs:\n  hasSpilled"),
         ("  - { id: 1, name: '', type: spill-slot, offset: 0, size: 4, alignment: 4, stack-id: sgpr-spill }\n", ""),
         ("stack-id: sgpr-spill }", "stack-id: sgpr-spill }\n  - { id: 2, type: spill-slot, size: 8, alignment: 4 }"),
     ] {

@@ -312,3 +312,55 @@ fn a_callee_leaves_alone_what_threads_keep_that_wait() {
     assert_eq!(judged(&before, &after, &certificate("5="), true), "");
     assert_eq!(judged(&before, &aside, &certificate("5="), false), "");
 }
+
+/// Spec 11.2: what both texts kill may be read again, until something writes it.
+#[test]
+fn what_both_kill_too_early_is_still_there() {
+    let killed = ["S_NOP 0, implicit killed $sgpr4", "S_NOP 1, implicit $sgpr4"];
+    let kept = ["S_NOP 0, implicit $sgpr4", "S_NOP 1, implicit $sgpr4"];
+    let copied = [killed[0], "$sgpr5 = COPY killed $sgpr6", killed[1]];
+    let written = [killed[0], "$sgpr4 = COPY killed $sgpr6", killed[1]];
+    let saved = [killed[0], "renamable $sgpr5 = IMPLICIT_DEF", killed[1]];
+    let live = "$sgpr4, $sgpr6";
+    assert_eq!(rule(&[], live, &killed, &killed, "3="), "");
+    assert_eq!(rule(&[], live, &killed, &copied, "1= 1+ 2="), "");
+    assert_eq!(rule(&[], live, &kept, &killed, "3="), "value");
+    assert_eq!(rule(&[], live, &killed, &written, "1= 1+ 2="), "value");
+    assert_eq!(rule(&[], live, &killed, &saved, "1= 1+ 2="), "value");
+}
+
+/// Spec 11.1: nothing reads a vector register that is killed, until it is written.
+#[test]
+fn a_killed_vector_register_is_not_read() {
+    let killed = ["S_NOP 0, implicit killed $vgpr0", "S_NOP 1, implicit $vgpr0"];
+    let again = [killed[0], "$vgpr0 = V_MOV_B32_e32 1, implicit $exec", killed[1]];
+    assert_eq!(rule(&[], "$vgpr0", &killed, &killed, "3="), "value");
+    assert_eq!(rule(&[], "$vgpr0", &again, &again, "4="), "");
+}
+
+/// Spec 4.4: what P's block does not declare may be anything; of what P reads something is declared or defined.
+#[test]
+fn what_no_block_declares_is_undefined() {
+    let before = ["S_NOP 0, implicit $sgpr4_sgpr5"];
+    let after = ["$sgpr5 = COPY $sgpr4", "S_NOP 0, implicit $sgpr4_sgpr5"];
+    assert_eq!(rule(&[], "$sgpr4", &before, &after, "1+ 2="), "");
+    assert_eq!(rule(&[], "$sgpr4, $sgpr5", &before, &after, "1+ 2="), "value");
+    assert_eq!(rule(&[], "$sgpr6", &before, &before, "2="), "undefined");
+}
+
+/// Spec 7.4: nothing names the parts of a tuple between the saves of them.
+#[test]
+fn nothing_stands_between_saves_of_a_tuple() {
+    let first =
+        "$vgpr9 = SI_SPILL_S32_TO_VGPR $sgpr4, 0, $vgpr9(tied-def 0), implicit-def $sgpr4_sgpr5, implicit $sgpr4_sgpr5";
+    let second = "$vgpr9 = SI_SPILL_S32_TO_VGPR $sgpr5, 1, $vgpr9(tied-def 0), implicit $sgpr4_sgpr5";
+    let make = "$vgpr9 = IMPLICIT_DEF";
+    let back = "$sgpr5 = SI_RESTORE_S32_FROM_VGPR $vgpr9, 1";
+    let last = "S_NOP 0, implicit $sgpr4";
+    let between = ["S_NOP 0, implicit $sgpr5", "S_NOP 1"];
+    assert_eq!(rule(&[], "$sgpr4, $sgpr5", &[last], &[make, first, second, back, last], "4+ 2="), "");
+    let apart = [make, first, between[1], second, between[0], last];
+    assert_eq!(rule(&[], "$sgpr4, $sgpr5", &["S_NOP 1", between[0], last], &apart, "2+ 1= 1+ 3="), "");
+    let used = [make, first, between[0], second, between[1], last];
+    assert_eq!(rule(&[], "$sgpr4, $sgpr5", &[between[0], between[1], last], &used, "2+ 1= 1+ 3="), "spill-slot");
+}
