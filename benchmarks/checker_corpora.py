@@ -231,17 +231,17 @@ def _said(error: Refused) -> str:
 
 
 class _Alarm:
-    """Raises ``TooLong`` in the main thread after so many seconds."""
+    """Raises ``TooLong`` in the main thread after so many CPU seconds."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
 
     def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, self._ring)
-        signal.alarm(self._seconds)
+        signal.signal(signal.SIGPROF, self._ring)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __exit__(self, *_: object) -> None:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _ring(self, *_: object) -> None:
         raise TooLong
@@ -370,7 +370,7 @@ def main() -> int:
     parser.add_argument("--models", default="bert")
     parser.add_argument("--suites", default="tutorials")
     parser.add_argument("--targets", default="gfx90a,gfx942,gfx950,gfx1100,gfx1201")
-    parser.add_argument("--seconds", type=int, default=120, help="for one certificate")
+    parser.add_argument("--seconds", type=int, default=120, help="CPU seconds for one certificate")
     parser.add_argument("--no-search", action="store_true", help="make certificates alone")
     parser.add_argument("--gaps", type=Path)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "checker_corpora.jsonl")
