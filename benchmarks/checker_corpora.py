@@ -158,7 +158,7 @@ def judge(task: Task, seconds: int, with_search: bool, gaps: Path | None) -> lis
                 row: Row = {**kept, "name": name, "cpu": cpu, "phase": phase, "function": function}
                 row |= {"search": outcome, "findings": findings, "lines": after.count("\n")}
                 row |= certified(before, after, function, cpu, seconds, saved_later=phase == "sgpr")
-                row["cpu_s"]["audit"] = cpu_search
+                row["cpu_s"]["search"] = cpu_search
                 rows.append(row)
                 if gaps is not None and group(row):
                     _keep(gaps, row, before, after)
