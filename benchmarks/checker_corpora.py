@@ -361,7 +361,7 @@ def fingerprint() -> str:
 def main() -> int:
     """Run what the log does not hold yet; exit code 1 if anything that is proved is refused."""
     parser = options(__doc__, "checker_corpora.json", kernels=kernel_directory(), jobs=1)
-    parser.add_argument("parts", nargs="*", choices=PARTS, default=["kernels", "random-mir", "random-ir"])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--files", type=Path, default=REPOSITORY / "tests" / "data")
     parser.add_argument("--random", type=int, default=300, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
@@ -377,6 +377,8 @@ def main() -> int:
     parser.add_argument("--any-code", action="store_true", help="rows of other code count as well")
     parser.add_argument("--so-far", action="store_true", help="run nothing: write what the log has")
     given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"no such part: {sorted(unknown)}")
     code = fingerprint()
     log = Log(given.log)
     rows = [row for row in log.rows() if given.any_code or given.so_far or row["code"] == code]
