@@ -158,7 +158,7 @@ def judge(task: Task, seconds: int, with_search: bool, gaps: Path | None) -> lis
                 row: Row = {**kept, "name": name, "cpu": cpu, "phase": phase, "function": function}
                 row |= {"search": outcome, "findings": findings, "lines": after.count("\n")}
                 row |= certified(before, after, function, cpu, seconds, saved_later=phase == "sgpr")
-                row["cpu_s"]["audit"] = cpu_search
+                row["cpu_s"]["search"] = cpu_search
                 rows.append(row)
                 if gaps is not None and group(row):
                     _keep(gaps, row, before, after)
@@ -231,17 +231,17 @@ def _said(error: Refused) -> str:
 
 
 class _Alarm:
-    """Raises ``TooLong`` in the main thread after so many seconds."""
+    """Raises ``TooLong`` in the main thread after so many CPU seconds."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
 
     def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, self._ring)
-        signal.alarm(self._seconds)
+        signal.signal(signal.SIGPROF, self._ring)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __exit__(self, *_: object) -> None:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _ring(self, *_: object) -> None:
         raise TooLong
@@ -361,7 +361,7 @@ def fingerprint() -> str:
 def main() -> int:
     """Run what the log does not hold yet; exit code 1 if anything that is proved is refused."""
     parser = options(__doc__, "checker_corpora.json", kernels=kernel_directory(), jobs=1)
-    parser.add_argument("parts", nargs="*", choices=PARTS, default=["kernels", "random-mir", "random-ir"])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--files", type=Path, default=REPOSITORY / "tests" / "data")
     parser.add_argument("--random", type=int, default=300, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
@@ -370,13 +370,15 @@ def main() -> int:
     parser.add_argument("--models", default="bert")
     parser.add_argument("--suites", default="tutorials")
     parser.add_argument("--targets", default="gfx90a,gfx942,gfx950,gfx1100,gfx1201")
-    parser.add_argument("--seconds", type=int, default=120, help="for one certificate")
+    parser.add_argument("--seconds", type=int, default=120, help="CPU seconds for one certificate")
     parser.add_argument("--no-search", action="store_true", help="make certificates alone")
     parser.add_argument("--gaps", type=Path)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "checker_corpora.jsonl")
     parser.add_argument("--any-code", action="store_true", help="rows of other code count as well")
     parser.add_argument("--so-far", action="store_true", help="run nothing: write what the log has")
     given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"no such part: {sorted(unknown)}")
     code = fingerprint()
     log = Log(given.log)
     rows = [row for row in log.rows() if given.any_code or given.so_far or row["code"] == code]

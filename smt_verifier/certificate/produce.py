@@ -37,15 +37,21 @@ def certify(both: Both) -> Certified:
     """The first certificate that is accepted, else the first one of all.
 
     Classes of threads are joined first, which keeps them few, and instructions pair by their readers. Where that is not
-    enough, they pair in order, then classes are told apart by every mask.
+    enough, they pair in order, or classes are told apart by every mask: this first, if all that is wrong is of threads
+    that may wait, and nothing on the path.
 
     Raises:
         Refused: there is no certificate to be had, whatever is paired.
     """
     first: Certified | Refused | None = None
-    for joined, in_order in ((True, False), (True, True), (False, False)):
+    strategies = [_Strategy(), _Strategy(in_order=True), _Strategy(joined=False)]
+    while strategies:
+        strategy = strategies.pop(0)
         try:
-            outcome = _certify(both, joined=joined, in_order=in_order)
+            outcome = _certify(both, strategy)
+        except _OfThreads as failure:
+            strategies.reverse()
+            outcome = failure.certified
         except Refused as error:
             outcome = error
         if isinstance(outcome, Certified) and outcome.accepted is not None:
@@ -57,13 +63,36 @@ def certify(both: Both) -> Certified:
     return first
 
 
-def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
+@dataclass(frozen=True, slots=True)
+class _Strategy:
+    """Whether classes of threads are joined, and whether instructions pair in order."""
+
+    joined: bool = True
+    in_order: bool = False
+
+
+class _OfThreads(Exception):
+    """A certificate of joined classes in which nothing is wrong on the path."""
+
+    def __init__(self, certified: Certified) -> None:
+        super().__init__()
+        self.certified = certified
+
+
+def _certify(both: Both, strategy: _Strategy) -> Certified:
+    """By one strategy: the first certificate that is accepted, else the first one.
+
+    Raises:
+        Refused: there is none. _OfThreads: another strategy may do better.
+    """
     unpaired: set[Place] = set()
     first: Certified | None = None
     witnesses = False
     for _ in range(_ATTEMPTS):
         try:
-            certificate = make_certificate(both, unpaired, witnesses=witnesses, joined=joined, in_order=in_order)
+            certificate = make_certificate(
+                both, unpaired, witnesses=witnesses, joined=strategy.joined, in_order=strategy.in_order
+            )
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
                 raise
@@ -73,8 +102,10 @@ def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
             return Certified(certificate, check_function(both, certificate), None)
         except Refused as error:
             first = first or Certified(certificate, None, error)
-        suspects = _suspects(both, certificate) - unpaired
-        if not suspects:
+        suspects, on_path = _suspects(both, certificate)
+        if strategy.joined and not unpaired and not on_path:
+            raise _OfThreads(first)
+        if suspects <= unpaired:
             break
         unpaired |= suspects
     assert first is not None
@@ -82,9 +113,12 @@ def _certify(both: Both, *, joined: bool, in_order: bool) -> Certified:
 
 
 class _Probe(Execution):
-    """Executes on where a value does not agree, and notes the instruction and the name."""
+    """Executes on where a value does not agree, and notes the instruction and the name; ``on_path``: whether it is the
+    path's value, or a scalar.
+    """
 
     at = 0
+    on_path = False
     wrong: set[tuple[int, Key]]
 
     def read(
@@ -94,21 +128,28 @@ class _Probe(Execution):
             super().read(name, place, classes, b, undef=undef, early=early)
         except Refused:
             self.wrong.add((self.at, name))
+            try:
+                path = [cls for cls in classes if cls.kind == "P"]
+                super().read(name, place, path, b, undef=undef, early=early)
+            except Refused:
+                self.on_path = True
 
 
-def _suspects(both: Both, certificate: Certificate) -> set[Place]:
-    """Pure instructions of P that may be paired with the wrong one."""
+def _suspects(both: Both, certificate: Certificate) -> tuple[set[Place], bool]:
+    """Pure instructions of P that may be paired with the wrong one, and whether something is wrong on the path."""
+    on_path = False
     operations: set[object] = set()
     wrong_names: set[Key] = set()
     for number, block in enumerate(certificate.blocks):
         if number and block.entry is None:
             continue
         try:
-            wrong = _wrong_reads(both, certificate, number)
+            probe = _wrong_reads(both, certificate, number)
         except Refused:
             continue
+        on_path |= probe.on_path
         code = code_of(both.before.function.blocks[number], both.before.tables)
-        for at, name in wrong:
+        for at, name in probe.wrong:
             wrong_names.add(name)
             if at >= 0 and is_pure(code[at], both.forms.opcode(code[at]), both.before):
                 operations.add(operation(code[at], both, after=False))
@@ -125,10 +166,10 @@ def _suspects(both: Both, certificate: Certificate) -> set[Place]:
     for place, i in rows:
         if operation(i, both, after=False) in operations and is_dropped(i, both.forms.opcode(i), both.before):
             found.add(place)
-    return found
+    return found, on_path
 
 
-def _wrong_reads(both: Both, certificate: Certificate, number: int) -> set[tuple[int, Key]]:
+def _wrong_reads(both: Both, certificate: Certificate, number: int) -> _Probe:
     """Reads of a block that do not agree: the instruction of P (-1: none), and the name."""
     block = certificate.blocks[number]
     state: State
@@ -138,4 +179,4 @@ def _wrong_reads(both: Both, certificate: Certificate, number: int) -> set[tuple
     for step in steps_of(both, number, block):
         probe.at = step[0][0] if step[0] is not None else -1
         run_step(probe, step, block)
-    return probe.wrong
+    return probe
