@@ -288,11 +288,15 @@ impl<'t> Reading<'t> {
     fn read(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
         self.far = self.far.max(at);
         match node {
-            Node::Text(text) => self.text.get(at..)?.starts_with(text).then_some(at + text.len()),
+            Node::Text(text) => {
+                let rest = self.text.as_bytes().get(at..).filter(|rest| rest.first() == text.as_bytes().first())?;
+                rest.starts_with(text.as_bytes()).then_some(at + text.len())
+            }
             Node::Set(set, others) => {
-                let letter = self.text.get(at..)?.chars().next()?;
-                let is_in = letter.is_ascii() && set >> (letter as u32) & 1 == 1;
-                (is_in != *others && letter != '\n').then_some(at + letter.len_utf8())
+                // What is not ASCII is in no set: one byte of it after the other.
+                let letter = *self.text.as_bytes().get(at)?;
+                let is_in = letter.is_ascii() && set >> letter & 1 == 1;
+                (is_in != *others && letter != b'\n').then_some(at + 1)
             }
             Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
             Node::Choice(choices) => choices.iter().find_map(|choice| self.attempt(choice, at, depth, out)),

@@ -156,7 +156,7 @@ impl Form<'_> {
         let fits = !self.context.other_slots.contains(&frame.number) && end <= number("size") && aligned;
         ensure!(fits, "move", i, "a stack object that is no slot for it");
         let one_size = self.context.slot_bits.get(&frame.number).is_some_and(|all| all.len() == 1);
-        let whole = offset == 0 && one_size && u64::from(bits) == 8 * number("size");
+        let whole = offset == 0 && one_size && u64::from(bits.div_ceil(8)) == number("size");
         let parts = !vector || !self.context.processor.has_agprs || whole;
         ensure!(parts, "move", i, "a part of a slot that may lie in accumulators");
         let slot = self.context.slot_lanes(frame.number, offset, bits, vector);
