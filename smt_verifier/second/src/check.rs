@@ -38,7 +38,8 @@ struct Walk<'a> {
     revived: Set<Lane>,
 }
 
-/// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position, spec
+/// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position,
+/// spec
 /// 5.11), operands with classes that do not read them, and one that is read although it is `undef` (5.4).
 #[derive(Default)]
 struct Reading {

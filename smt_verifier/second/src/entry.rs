@@ -97,7 +97,8 @@ impl Claimed {
         Ok(())
     }
 
-    /// What is known behind a predecessor implies the claims (spec 12.1). `exec_is_zero`: no thread of an active class is here.
+    /// What is known behind a predecessor implies the claims (spec 12.1). `exec_is_zero`: no thread of an active class
+    /// is here.
     pub fn follows(&self, state: &State, exec_is_zero: bool, from: usize) -> Done {
         let place = format!("{} from block {from}", self.place);
         let place = place.as_str();

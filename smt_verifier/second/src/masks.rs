@@ -1,4 +1,5 @@
-//! Masks (spec 10.1, 10.2), what an instruction does with them and with EXEC (10.3 to 10.5), and what it says of threads
+//! Masks (spec 10.1, 10.2), what an instruction does with them and with EXEC (10.3 to 10.5), and what it says of
+//! threads
 //! (10.7, 10.8, 10.9, 10.10).
 
 use crate::context::Context;
@@ -53,7 +54,8 @@ pub enum Mark {
     Number,
 }
 
-/// What is known of masks, by their numbers, and of the scalar names that are parts of them. Some are no masks, but facts
+/// What is known of masks, by their numbers, and of the scalar names that are parts of them. Some are no masks, but
+/// facts
 /// that names carry as they carry masks.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -376,7 +378,8 @@ impl Effect {
         facts.set_exec(mask);
         state.activate(mask);
         state.bury();
-        // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such a mask.
+        // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such
+        // a mask.
         let all_active = state.threads().all(|class| class.active || class.kind != 'T');
         let covers =
             |(mask, mark): &(u32, Mark)| *mark == Mark::Nonempty && state.only_active(&Mask::Known(vec![*mask]));

@@ -194,7 +194,8 @@ impl Form<'_> {
         Ok(need!(cells.filter(|cells| !cells.is_empty()), "move", self.i, "a lane that is none"))
     }
 
-    /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering writes
+    /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering
+    /// writes
     /// them. Implicit definitions, or an `undef` subregister, leave lanes without a value (spec 7.2, 5.10).
     fn finish(&self, mut moved: Move) -> Done<Move> {
         let i = self.i;
@@ -230,7 +231,8 @@ impl Form<'_> {
     }
 }
 
-/// A `lane-save` that defines a tuple reads it too, and the saves of its other parts follow in the block, before anything
+/// A `lane-save` that defines a tuple reads it too, and the saves of its other parts follow in the block, before
+/// anything
 /// else names them (spec 7.4).
 pub fn saves_follow(text: &Function) -> Done {
     for block in &text.blocks {

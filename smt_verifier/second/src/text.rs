@@ -269,7 +269,8 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
     block.successors = match tree.child("Successors") {
         Some(successors) => successors.all("Target").map(resolved).collect::<Done<_>>()?,
         None => {
-            // What MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
+            // What MIParser takes where no line says it: the targets of branches, and the next block if none is a
+            // barrier.
             let is_last = position + 1 == names.blocks.len();
             let goes_on = !is_last && !block.instructions.last().is_some_and(|last| last.has("barrier"));
             let mut seen = BTreeSet::new();
