@@ -11,7 +11,8 @@ use crate::{certificate, check, header, limits, module, text, wellformed};
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
 
-/// Check that `after` is right for `before`, as the certificate says. How many operands were compared. `saved_later`: LLVM
+/// Check that `after` is right for `before`, as the certificate says. How many operands were compared. `saved_later`:
+/// LLVM
 /// saves what a callee must restore behind the phase (spec 12.3, 9.1).
 ///
 /// # Errors

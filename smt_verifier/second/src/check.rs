@@ -10,7 +10,7 @@ use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::info;
 use crate::lanes::{Lane, Of, Set};
-use crate::masks::{mask_of, Effect};
+use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
 use crate::tables::tables;
@@ -38,7 +38,8 @@ struct Walk<'a> {
     revived: Set<Lane>,
 }
 
-/// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position, spec
+/// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position,
+/// spec
 /// 5.11), operands with classes that do not read them, and one that is read although it is `undef` (5.4).
 #[derive(Default)]
 struct Reading {
@@ -161,9 +162,9 @@ impl<'a> Walk<'a> {
                 tested.map_or(("", false), |(test, target)| (test, test.ends_with('0') == (target == successor)));
             let mut state = self.state.clone();
             match test.trim_end_matches(['0', '1']) {
-                "exec" if zero => state.facts.mark_nonempty(&self.state.facts.emptied_by),
+                "exec" if zero => state.facts.mark(&self.state.facts.emptied_by, Mark::Nonempty),
                 "exec" => state.facts.set_some_active(),
-                "scc" if !zero => state.facts.mark_nonempty(self.state.facts.scc.as_slice()),
+                "scc" if !zero => state.facts.mark(self.state.facts.scc.as_slice(), Mark::Nonempty),
                 _ => {}
             }
             claimed.follows(&state, test.starts_with("exec") && zero, self.block)?;
@@ -191,7 +192,8 @@ impl<'a> Walk<'a> {
     fn names_active_thread(&self, i: &Instruction) -> bool {
         let number = i.opcode.numbers("lane-operand").first().map(|number| number + i.definitions);
         let operand = number.and_then(|number| i.operands.get(number)).filter(|o| o.reads() && !o.lanes.is_empty());
-        operand.is_some_and(|operand| self.state.facts.is_number(&operand.lanes))
+        let facts = &self.state.facts;
+        operand.is_some_and(|operand| facts.is(&facts.masks_of(&operand.lanes), Mark::Number))
     }
 
     /// Classes `O` that wait, for an instruction that writes all threads (spec 5.4).

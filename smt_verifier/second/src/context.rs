@@ -258,7 +258,8 @@ fn defined(text: &Function, chosen: fn(&Instruction) -> bool) -> Set<u32> {
     lanes.filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
 }
 
-/// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one of
+/// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one
+/// of
 /// them is `undef`.
 pub fn read_lanes(i: &Instruction) -> (Vec<Lane>, bool) {
     let explicit: Vec<&str> = i.explicit().map(|o| o.text.as_str()).collect();

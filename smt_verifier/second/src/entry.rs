@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
-use crate::masks::Mask;
+use crate::masks::{Mark, Mask};
 use crate::model::{ensure, Block, Done};
 use crate::state;
 use crate::threads::{Class, State, WAVE};
@@ -61,7 +61,7 @@ impl Claimed {
         for (mask, names) in &self.masks {
             state.facts.set_mask(names, known[mask]);
         }
-        state.facts.mark_nonempty(&self.nonempty.iter().map(|mask| known[mask]).collect::<Vec<_>>());
+        state.facts.mark(&self.nonempty.iter().map(|mask| known[mask]).collect::<Vec<_>>(), Mark::Nonempty);
         for (number, claimed) in self.classes.iter().enumerate() {
             let mut part = state::Part::default();
             for claims in self.of(claimed) {
@@ -97,7 +97,8 @@ impl Claimed {
         Ok(())
     }
 
-    /// What is known behind a predecessor implies the claims (spec 12.1). `exec_is_zero`: no thread of an active class is here.
+    /// What is known behind a predecessor implies the claims (spec 12.1). `exec_is_zero`: no thread of an active class
+    /// is here.
     pub fn follows(&self, state: &State, exec_is_zero: bool, from: usize) -> Done {
         let place = format!("{} from block {from}", self.place);
         let place = place.as_str();
@@ -105,7 +106,7 @@ impl Claimed {
             self.masks.iter().map(|(mask, names)| (*mask, state.facts.masks_of(names))).collect();
         let unknown = known.iter().find(|(_, mask)| mask.numbers().is_empty());
         ensure!(unknown.is_none(), "relation", place, "mask {} is not known", unknown.map_or(0, |(mask, _)| *mask));
-        let empty = self.nonempty.iter().find(|mask| !state.facts.is_nonempty(&known[mask]));
+        let empty = self.nonempty.iter().find(|mask| !state.facts.is(&known[mask], Mark::Nonempty));
         ensure!(empty.is_none(), "relation", place, "mask {} may be empty", empty.unwrap_or(&0));
         ensure!(!self.some || state.facts.some_active(), "relation", place, "no thread may be active");
         for class in &state.classes {

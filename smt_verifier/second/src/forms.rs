@@ -175,7 +175,8 @@ fn files(context: &Context<'_>, p: &Instruction, q: &Instruction) -> Done {
     Ok(())
 }
 
-/// Lanes that an instruction of P does not read: operand and position (spec 5.11). The second list: the upper half of what
+/// Lanes that an instruction of P does not read: operand and position (spec 5.11). The second list: the upper half of
+/// what
 /// a wide product adds, which matters to the upper half of the result only.
 pub fn unread(p: &Instruction) -> [Vec<(usize, usize)>; 2] {
     let first = p.definitions;

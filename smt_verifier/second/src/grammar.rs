@@ -1,6 +1,7 @@
 //! The grammar of what LLVM's MIRPrinter writes (spec 2.1), and what reads by it. Every character is consumed.
 //!
-//! A parsing expression grammar: `/` tries one after the other, `!` looks ahead, `~` ends a line, `.` is a character of one, `[^…]` any other.
+//! A parsing expression grammar: `/` tries one after the other, `!` looks ahead, `~` ends a line, `.` is a character
+//! of one, `[^…]` any other.
 //! A rule whose name begins with a capital makes a node of the tree.
 
 use std::collections::HashMap;
@@ -28,21 +29,27 @@ Block = Head end Successors? Liveins? (Instruction (Members / end))*
 Members = " {" end (Instruction end)+ " "+ "}" end
 Head = " "+ "bb." Number ("." Name)? (" (" Attributes ")")? ":"
 Attributes = attribute (", " attribute)*
-attribute = ("ir-block-address-taken "? "%ir-block.") Symbol / "align " Number / "machine-block-address-taken" / "inlineasm-br-indirect-target"
+attribute = ("ir-block-address-taken "? "%ir-block.") Symbol / "align " Number / "machine-block-address-taken" /
+    "inlineasm-br-indirect-target"
 Successors = " "+ "successors:" (" " successor (", " successor)*)? end
 successor = Target ("(0x" Hex ")")?
 Liveins = " "+ "liveins: " Livein (", " Livein)* end
 Livein = "$" Word (":0x" Hex)?
 
-Instruction = " "+ !"bb." (Def (", " Def)* " = ")? (Flag " ")* (AsmCode " " asm (", " asm)* more / Code (" " Operand (", " Operand)* more / " " Attribute more)?) (" :: " Memory (", " Memory)*)?
+Instruction = " "+ !"bb." (Def (", " Def)* " = ")? (Flag " ")* (AsmCode " " asm (", " asm)* more / Code (" " Operand
+    (", " Operand)* more / " " Attribute more)?) (" :: " Memory (", " Memory)*)?
 more = (", " Attribute)*
 AsmCode = "INLINEASM" word?
 Code = !"INLINEASM" [A-Z] word?
-Flag = "frame-setup" / "frame-destroy" / "nnan" / "ninf" / "nsz" / "arcp" / "contract" / "afn" / "reassoc" / "nuw" / "nsw" / "exact" / "nofpexcept" / "nomerge" / "unpredictable" / "noconvergent" / "nneg" / "disjoint" / "nusw" / "samesign" / "inbounds" / "lr-split" / "bb-prolog"
-Attribute = ("debug-location " / "mmra " / "pcsections ") meta / ("heap-alloc-marker !" / "debug-instr-number " / "cfi-type ") Number / ("pre-instr-symbol " / "post-instr-symbol ") "<mcsymbol " Symbol ">"
+Flag = "frame-setup" / "frame-destroy" / "nnan" / "ninf" / "nsz" / "arcp" / "contract" / "afn" / "reassoc" / "nuw" /
+    "nsw" / "exact" / "nofpexcept" / "nomerge" / "unpredictable" / "noconvergent" / "nneg" / "disjoint" / "nusw" /
+    "samesign" / "inbounds" / "lr-split" / "bb-prolog"
+Attribute = ("debug-location " / "mmra " / "pcsections ") meta / ("heap-alloc-marker !" / "debug-instr-number " /
+    "cfi-type ") Number / ("pre-instr-symbol " / "post-instr-symbol ") "<mcsymbol " Symbol ">"
 
 Def = Flags register
-Flags = ("implicit-def " / "implicit " / "def ")? "internal "? "dead "? "killed "? "undef "? "early-clobber "? "renamable "? "debug-use "?
+Flags = ("implicit-def " / "implicit " / "def ")? "internal "? "dead "? "killed "? "undef "? "early-clobber "?
+    "renamable "? "debug-use "?
 register = Register ("(" Type ")")? ("(tied-def " Tied ")")?
 Register = "$" Word / "%" Number ("." Sub)? (":" Class)?
 Sub = word
@@ -53,23 +60,30 @@ note = " /*" [^*;]* "*/"
 asm = AsmString note? / AsmFlag note? / Operand
 AsmString = "&" quoted offset
 AsmFlag = "-"? Number !!" /*" / asmword (" " asmword)*
-asmword = ("sideeffect" / "mayload" / "maystore" / "isconvergent" / "alignstack" / "unwind" / "attdialect" / "inteldialect" / "regdef-ec" / "regdef" / "reguse" / "clobber" / "imm" / "mem" / "func" / "foldable") (":" word)? (" tiedto:$" Number)?
+asmword = ("sideeffect" / "mayload" / "maystore" / "isconvergent" / "alignstack" / "unwind" / "attdialect" /
+    "inteldialect" / "regdef-ec" / "regdef" / "reguse" / "clobber" / "imm" / "mem" / "func" / "foldable") (":" word)?
+    (" tiedto:$" Number)?
 Target = "%bb." Number ("." Name)?
 FrameIndex = "%stack." Number ("." Name)?
 FixedFrame = "%fixed-stack." Number ("." Name)?
 flagged = "target-flags(" [A-Za-z0-9_.$-]+ ") "
-other = ("@" / "&") Symbol offset / "<mcsymbol " Symbol ">" / meta / RegMask / float / Immediate / integer / ("dbg-instr-ref" / "target-index" / "lanemask") balanced offset
+other = ("@" / "&") Symbol offset / "<mcsymbol " Symbol ">" / meta / RegMask / float / Immediate / integer /
+    ("dbg-instr-ref" / "target-index" / "lanemask") balanced offset
 RegMask = "CustomRegMask(" ("$" word ("," "$" word)*)? ")" / ("csr_" / "amdgpu_all") [A-Za-z0-9_.$-]*
 float = ("float " / "double " / "half " / "bfloat " / "fp128 ") [A-Za-z0-9+.-]+
 Immediate = "-"? Number
 integer = "i" Number " " ("true" / "false" / "-"? Number)
 
-Memory = "(" Marks ("load store " size (" on " pointer)? / "load " size (" from " pointer)? / "store " size (" into " pointer)?) after ")"
-Marks = "volatile "? "non-temporal "? "dereferenceable "? "invariant "? '"amdgpu-noclobber" '? '"amdgpu-last-use" '? '"amdgpu-cooperative" '? '"amdgpu-thread-private" '?
+Memory = "(" Marks ("load store " size (" on " pointer)? / "load " size (" from " pointer)? / "store " size (" into "
+    pointer)?) after ")"
+Marks = "volatile "? "non-temporal "? "dereferenceable "? "invariant "? '"amdgpu-noclobber" '? '"amdgpu-last-use" '?
+    '"amdgpu-cooperative" '? '"amdgpu-thread-private" '?
 size = ("syncscope(" quoted ") ")? Ordering? Ordering? ("unknown-size" / "(" Type ")")
 Ordering = "unordered " / "monotonic " / "acquire " / "release " / "acq_rel " / "seq_cst "
-pointer = (FixedFrame / FrameIndex / "unknown-address" / "stack" / "got" / "jump-table" / "constant-pool" / "custom " quoted / "`" [^`]* "`" / "call-entry "? ("%ir." / "@" / "&") Symbol) offset
-after = (", align " Align)? (", basealign " Base)? (", !tbaa !" Number)? (", !alias.scope !" Number)? (", !noalias !" Number)? (", !noalias.addrspace !" Number)? (", !range !" Number)? (", addrspace " Space)?
+pointer = (FixedFrame / FrameIndex / "unknown-address" / "stack" / "got" / "jump-table" / "constant-pool" / "custom "
+    quoted / "`" [^`]* "`" / "call-entry "? ("%ir." / "@" / "&") Symbol) offset
+after = (", align " Align)? (", basealign " Base)? (", !tbaa !" Number)? (", !alias.scope !" Number)? (", !noalias !"
+    Number)? (", !noalias.addrspace !" Number)? (", !range !" Number)? (", addrspace " Space)?
 Align = Number
 Base = Number
 Space = Number
@@ -100,8 +114,12 @@ is-list = "[]"
 is-map = "{}"
 is-item = "- " squoted " "*
 
-linkage = "private" / "internal" / "available_externally" / "linkonce_odr" / "linkonce" / "weak_odr" / "weak" / "external" / "extern_weak" / "common" / "dso_local" / "dso_preemptable" / "default" / "hidden" / "protected" / "dllimport" / "dllexport" / "appending" / "thread_local" / "unnamed_addr"
-result = ("void" / "ptr" / "half" / "bfloat" / "float" / "double" / "<" / "[" / "{" / "%" / "target(" / "zeroext" / "signext" / "inreg" / "noundef" / "nonnull" / "noalias" / "align" / "range(" / "dereferenceable" / "nofpclass" / "fp128") .* / "i" [0-9]*
+linkage = "private" / "internal" / "available_externally" / "linkonce_odr" / "linkonce" / "weak_odr" / "weak" /
+    "external" / "extern_weak" / "common" / "dso_local" / "dso_preemptable" / "default" / "hidden" / "protected" /
+    "dllimport" / "dllexport" / "appending" / "thread_local" / "unnamed_addr"
+result = ("void" / "ptr" / "half" / "bfloat" / "float" / "double" / "<" / "[" / "{" / "%" / "target(" / "zeroext" /
+    "signext" / "inreg" / "noundef" / "nonnull" / "noalias" / "align" / "range(" / "dereferenceable" / "nofpclass" /
+    "fp128") .* / "i" [0-9]*
 
 Part = "block " Number ~ Entry? Steps? (Repeat / Split)*
 Entry = "entry" ~ Threads* Mask* Member* Nonempty? Some? In*
@@ -177,7 +195,12 @@ struct Grammar {
 fn grammar() -> &'static Grammar {
     static ALL: OnceLock<Grammar> = OnceLock::new();
     ALL.get_or_init(|| {
-        let lines: Vec<_> = GRAMMAR.lines().filter_map(|line| line.split_once(" = ")).collect();
+        // A rule goes on in the lines that are indented.
+        let starts = GRAMMAR.match_indices('\n').map(|(at, _)| at + 1);
+        let starts: Vec<usize> = starts.filter(|at| GRAMMAR[*at..].starts_with(char::is_alphabetic)).collect();
+        let ends = starts.iter().skip(1).copied().chain([GRAMMAR.len()]);
+        let rules = starts.iter().zip(ends).filter_map(|(start, end)| GRAMMAR.get(*start..end));
+        let lines: Vec<_> = rules.filter_map(|rule| rule.split_once(" = ")).collect();
         let numbers = lines.iter().enumerate().map(|(number, (name, _))| (*name, number)).collect();
         let rules =
             lines.iter().map(|(name, text)| (*name, Source { rest: text, numbers: &numbers }.choice())).collect();
@@ -193,7 +216,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn eat(&mut self, mark: char) -> bool {
-        self.rest = self.rest.trim_start_matches(' ');
+        self.rest = self.rest.trim_start_matches([' ', '\n']);
         self.rest.strip_prefix(mark).inspect(|rest| self.rest = rest).is_some()
     }
 
@@ -217,7 +240,7 @@ impl Source<'_> {
 
     fn sequence(&mut self) -> Node {
         let mut items = Vec::new();
-        while !self.rest.trim_start_matches(' ').starts_with(['/', ')']) && !self.rest.trim_matches(' ').is_empty() {
+        while !self.rest.trim_start().starts_with(['/', ')']) && !self.rest.trim().is_empty() {
             items.push(self.item());
         }
         Node::Sequence(items)
@@ -288,11 +311,15 @@ impl<'t> Reading<'t> {
     fn read(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
         self.far = self.far.max(at);
         match node {
-            Node::Text(text) => self.text.get(at..)?.starts_with(text).then_some(at + text.len()),
+            Node::Text(text) => {
+                let rest = self.text.as_bytes().get(at..).filter(|rest| rest.first() == text.as_bytes().first())?;
+                rest.starts_with(text.as_bytes()).then_some(at + text.len())
+            }
             Node::Set(set, others) => {
-                let letter = self.text.get(at..)?.chars().next()?;
-                let is_in = letter.is_ascii() && set >> (letter as u32) & 1 == 1;
-                (is_in != *others && letter != '\n').then_some(at + letter.len_utf8())
+                // What is not ASCII is in no set: one byte of it after the other.
+                let letter = *self.text.as_bytes().get(at)?;
+                let is_in = letter.is_ascii() && set >> letter & 1 == 1;
+                (is_in != *others && letter != b'\n').then_some(at + 1)
             }
             Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
             Node::Choice(choices) => choices.iter().find_map(|choice| self.attempt(choice, at, depth, out)),

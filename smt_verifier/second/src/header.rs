@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lanes::Set;
 use crate::limits::Limits;
-use crate::model::{ensure, Done, Function, Instruction, Kind, Row};
+use crate::model::{ensure, need, Done, Function, Instruction, Kind, Row};
 use crate::tables::{tables, Processor};
 
 /// What a header says of the machine function, by the last part of its path.
@@ -158,14 +158,8 @@ fn check_cells(q: &Function) -> Done {
 
 /// What LLVM takes where an entry of an object is absent.
 fn default(key: &str) -> &'static str {
-    match key {
-        "type" | "stack-id" => "default",
-        "offset" | "size" => "0",
-        "alignment" => "1",
-        "callee-saved-restored" => "true",
-        "isImmutable" | "isAliased" => "false",
-        _ => "",
-    }
+    let mut entries = ["stack", "fixedStack"].iter().filter_map(|list| tables().entries.get(list)).flatten();
+    entries.find(|entry| entry.name == key).map_or("", |entry| entry.default.trim_matches(['-', '\'']))
 }
 
 /// An entry in the row of an object, LLVM's where it is absent.
@@ -213,10 +207,11 @@ fn compare_objects(p: &Function, q: &Function) -> Done<Objects> {
             ensure!(may_go, "object", "", "stack object {old} is gone, or another");
         }
     }
-    let first = p.stack.keys().next_back().map_or(0, |last| last.saturating_add(1));
-    for ((new, row), number) in rest.zip(first..) {
-        ensure!(is_spill_slot(row), "object", "", "stack object {new} is added, and is no spill slot");
+    let mut fresh = p.stack.keys().next_back().map_or(Some(0), |last| last.checked_add(1));
+    for (new, row) in rest {
+        let number = need!(fresh.filter(|_| is_spill_slot(row)), "object", "", "stack object {new} is no spill slot");
         objects.stack.insert(*new, number);
+        fresh = number.checked_add(1);
     }
     for i in q.instructions() {
         let operands = i.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);

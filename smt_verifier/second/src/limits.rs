@@ -196,7 +196,8 @@ pub fn preserved(convention: &str, target: &Processor) -> Done<BTreeSet<u32>> {
 /// What an allocator may do in a function of this file.
 ///
 /// # Errors
-/// `attribute`, `processor`, `calling-convention` or `module`: the function's header or attributes say something that is not known.
+/// `attribute`, `processor`, `calling-convention` or `module`: the function's header or attributes say something that
+/// is not known.
 pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Limits> {
     let attributes = attributes(module, &function.name)?;
     let is_dynamic = !matches!(info(function, "dynamicVGPRBlockSize").as_str(), "" | "0");

@@ -1,4 +1,5 @@
-//! Masks (spec 10.1, 10.2), what an instruction does with them and with EXEC (10.3 to 10.5), and what it says of threads
+//! Masks (spec 10.1, 10.2), what an instruction does with them and with EXEC (10.3 to 10.5), and what it says of
+//! threads
 //! (10.7, 10.8, 10.9, 10.10).
 
 use crate::context::Context;
@@ -42,21 +43,29 @@ impl Mask {
     }
 }
 
-/// What is known of masks, by their numbers, and of the scalar names that are parts of them. Some are no masks, but facts
+/// What a mask, or a fact that names carry as they carry masks, may be known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// Not empty.
+    Nonempty,
+    /// It holds the first active thread (spec 10.7).
+    HasFirst,
+    /// Not a mask, but the number of an active thread (spec 10.8).
+    Number,
+}
+
+/// What is known of masks, by their numbers, and of the scalar names that are parts of them. Some are no masks, but
+/// facts
 /// that names carry as they carry masks.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Of which masks a scalar name is a part, and which part.
     parts: Map<Lane, Vec<(u32, u32)>>,
-    nonempty: Set<u32>,
+    marks: Set<(u32, Mark)>,
     next: u32,
     exec: u32,
     /// The vector lane of which a scalar is what the first active thread has (spec 10.7).
     first_of: Map<u32, Lane>,
-    /// Masks that hold the first active thread (spec 10.7).
-    first_in: Set<u32>,
-    /// Numbers of active threads (spec 10.8).
-    numbers: Set<u32>,
     /// Masks that are not empty where EXEC has become 0 (spec 10.10).
     pub emptied_by: Vec<u32>,
     /// The mask that is not empty where SCC is 1 (spec 10.9).
@@ -87,8 +96,12 @@ impl Facts {
         self.next
     }
 
-    pub fn mark_nonempty(&mut self, masks: &[u32]) {
-        self.nonempty.extend(masks);
+    pub fn mark(&mut self, masks: &[u32], mark: Mark) {
+        self.marks.extend(masks.iter().map(|mask| (*mask, mark)));
+    }
+
+    pub fn is(&self, mask: &Mask, mark: Mark) -> bool {
+        mask.is(|mask| self.marks.contains(&(mask, mark)))
     }
 
     /// These names are the parts of a mask, from part 0 on.
@@ -109,32 +122,23 @@ impl Facts {
         Mask::Known(first.iter().map(|(mask, _)| *mask).filter(is_whole).collect())
     }
 
-    pub fn is_nonempty(&self, mask: &Mask) -> bool {
-        mask.is(|mask| self.nonempty.contains(&mask))
+    fn set_exec(&mut self, mask: u32) {
+        self.exec = mask;
+        self.mark(&[mask], Mark::HasFirst);
     }
 
     /// Some thread is active (spec 10.5).
     pub fn some_active(&self) -> bool {
-        self.nonempty.contains(&self.exec)
+        self.marks.contains(&(self.exec, Mark::Nonempty))
     }
 
     pub fn set_some_active(&mut self) {
         let parts = self.parts.get(&Lane::unit(EXEC[0])).map_or(&[][..], Vec::as_slice);
-        self.nonempty.extend(parts.iter().map(|(mask, _)| *mask).chain([self.exec]));
-    }
-
-    /// The first active thread is in this mask (spec 10.7).
-    fn has_first(&self, mask: &Mask) -> bool {
-        mask.is(|mask| mask == self.exec || self.first_in.contains(&mask))
+        self.marks.extend(parts.iter().map(|(mask, _)| *mask).chain([self.exec]).map(|mask| (mask, Mark::Nonempty)));
     }
 
     fn is_first(&self, scalar: Lane, vector: Lane) -> bool {
         self.masks_of(&[scalar]).is(|fact| self.first_of.get(&fact) == Some(&vector))
-    }
-
-    /// These names number an active thread (spec 10.8).
-    pub fn is_number(&self, names: &[Lane]) -> bool {
-        self.masks_of(names).is(|fact| self.numbers.contains(&fact))
     }
 }
 
@@ -149,7 +153,8 @@ impl State {
 
     /// At a block's entry: EXEC is a mask of its own, of the classes that are active.
     pub fn begin(&mut self, exec: &[Lane], some: bool) {
-        self.facts.exec = self.note_active(exec);
+        let mask = self.note_active(exec);
+        self.facts.set_exec(mask);
         if some {
             self.facts.set_some_active();
         }
@@ -161,12 +166,8 @@ impl State {
         for class in &mut self.classes {
             class.masks.extend(value.is_in(class).map(|inside| (mask, inside)));
         }
-        let nonempty = match value {
-            Value::Operation("OR", a, b) => self.facts.is_nonempty(a) || self.facts.is_nonempty(b),
-            Value::Same(mask) => self.facts.is_nonempty(mask),
-            _ => false,
-        };
-        self.facts.mark_nonempty(&[mask][..usize::from(nonempty)]);
+        let nonempty = value.has(&self.facts, Mark::Nonempty);
+        self.facts.mark(&[mask][..usize::from(nonempty)], Mark::Nonempty);
         mask
     }
 
@@ -195,12 +196,12 @@ impl Value {
         }
     }
 
-    /// The first active thread is in it (spec 10.7).
-    fn has_first(&self, facts: &Facts) -> bool {
+    /// What is known of its parts makes it such a mask (spec 10.5, 10.7).
+    fn has(&self, facts: &Facts, mark: Mark) -> bool {
         match self {
-            Value::Operation("AND", a, b) => facts.has_first(a) && facts.has_first(b),
-            Value::Operation("OR", a, b) => facts.has_first(a) || facts.has_first(b),
-            Value::Same(mask) => facts.has_first(mask),
+            Value::Operation("AND", a, b) => mark == Mark::HasFirst && facts.is(a, mark) && facts.is(b, mark),
+            Value::Operation("OR", a, b) => facts.is(a, mark) || facts.is(b, mark),
+            Value::Same(mask) => facts.is(mask, mark),
             _ => false,
         }
     }
@@ -276,7 +277,7 @@ impl Effect {
         let (binary, saving) = (p.value("mask"), p.value("save"));
         if p.has("first-bit") {
             let mask = of(1);
-            if state.facts.is_nonempty(&mask) && state.only_active(&mask) {
+            if state.facts.is(&mask, Mark::Nonempty) && state.only_active(&mask) {
                 effect.number = first.clone();
             }
         } else if !binary.is_empty() && wide {
@@ -324,14 +325,14 @@ impl Effect {
         }
         if !self.number.is_empty() {
             let fact = state.facts.new_mask();
-            state.facts.numbers.insert(fact);
+            state.facts.mark(&[fact], Mark::Number);
             state.facts.set_mask(&self.number, fact);
         }
         let some = state.facts.some_active();
         if let Some((names, value)) = self.result {
             let mask = state.mask_with(&value);
-            if self.first || value.has_first(&state.facts) {
-                state.facts.first_in.insert(mask);
+            if self.first || value.has(&state.facts, Mark::HasFirst) {
+                state.facts.mark(&[mask], Mark::HasFirst);
             }
             state.facts.scc = Some(mask).filter(|_| self.scc).or(state.facts.scc);
             state.facts.set_mask(&names, mask);
@@ -355,8 +356,8 @@ impl Effect {
             Value::Comparison => None,
         })?;
         let mask = state.mask_with(&value);
-        if some && value.has_first(&state.facts) {
-            state.facts.mark_nonempty(&[mask]);
+        if some && value.has(&state.facts, Mark::HasFirst) {
+            state.facts.mark(&[mask], Mark::Nonempty);
         }
         state.split_by(mask)?;
         let is_old = |mask: &Mask| mask.numbers().iter().any(|number| self.old.contains(number));
@@ -368,20 +369,21 @@ impl Effect {
         let facts = &mut state.facts;
         facts.scc = Some(mask).filter(|_| self.scc).or(facts.scc);
         facts.first_of.clear();
-        facts.first_in.clear();
         facts.emptied_by = emptied_by;
-        if !matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b)) {
-            facts.numbers.clear();
-        }
+        let grows = matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b));
+        facts.marks.retain(|(_, mark)| *mark == Mark::Nonempty || *mark == Mark::Number && grows);
         exec.iter().for_each(|name| drop(facts.parts.remove(name)));
         let same = if let Value::Same(same) = &value { same.numbers() } else { &[] };
         [mask].iter().chain(same).for_each(|mask| facts.set_mask(exec, *mask));
-        facts.exec = mask;
+        facts.set_exec(mask);
         state.activate(mask);
         state.bury();
-        // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such a mask.
+        // No thread of a mask that is not empty waits (spec 10.5). At function entry all threads of kind `T` are such
+        // a mask.
         let all_active = state.threads().all(|class| class.active || class.kind != 'T');
-        if all_active || state.facts.nonempty.iter().any(|mask| state.only_active(&Mask::Known(vec![*mask]))) {
+        let covers =
+            |(mask, mark): &(u32, Mark)| *mark == Mark::Nonempty && state.only_active(&Mask::Known(vec![*mask]));
+        if all_active || state.facts.marks.iter().any(covers) {
             state.facts.set_some_active();
         }
         Ok(())

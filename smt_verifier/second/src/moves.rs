@@ -156,7 +156,7 @@ impl Form<'_> {
         let fits = !self.context.other_slots.contains(&frame.number) && end <= number("size") && aligned;
         ensure!(fits, "move", i, "a stack object that is no slot for it");
         let one_size = self.context.slot_bits.get(&frame.number).is_some_and(|all| all.len() == 1);
-        let whole = offset == 0 && one_size && u64::from(bits) == 8 * number("size");
+        let whole = offset == 0 && one_size && u64::from(bits.div_ceil(8)) == number("size");
         let parts = !vector || !self.context.processor.has_agprs || whole;
         ensure!(parts, "move", i, "a part of a slot that may lie in accumulators");
         let slot = self.context.slot_lanes(frame.number, offset, bits, vector);
@@ -194,7 +194,8 @@ impl Form<'_> {
         Ok(need!(cells.filter(|cells| !cells.is_empty()), "move", self.i, "a lane that is none"))
     }
 
-    /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering writes
+    /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering
+    /// writes
     /// them. Implicit definitions, or an `undef` subregister, leave lanes without a value (spec 7.2, 5.10).
     fn finish(&self, mut moved: Move) -> Done<Move> {
         let i = self.i;
@@ -230,7 +231,8 @@ impl Form<'_> {
     }
 }
 
-/// A `lane-save` that defines a tuple reads it too, and the saves of its other parts follow in the block, before anything
+/// A `lane-save` that defines a tuple reads it too, and the saves of its other parts follow in the block, before
+/// anything
 /// else names them (spec 7.4).
 pub fn saves_follow(text: &Function) -> Done {
     for block in &text.blocks {

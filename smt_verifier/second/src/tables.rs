@@ -32,7 +32,8 @@ columns! {
     char: |text| text.chars().next().filter(|letter| text.len() == letter.len_utf8());
     Form: |text| text.split_once(':').and_then(|(width, align)| Some(Form(canonical(width)?, canonical(align)?)));
     Units: |text| {
-        let range = |range: &str| range.split_once('-').and_then(|(first, last)| Some(canonical(first)?..=canonical(last)?));
+        let numbers = |(first, last)| Some(canonical(first)?..=canonical(last)?);
+        let range = |range: &'static str| range.split_once('-').and_then(numbers);
         let ranges = text.split(',').filter(|range| !range.is_empty()).map(range).collect::<Option<Vec<_>>>();
         ranges.map(|ranges| Units(ranges.into_iter().flatten().collect()))
     };

@@ -269,7 +269,8 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
     block.successors = match tree.child("Successors") {
         Some(successors) => successors.all("Target").map(resolved).collect::<Done<_>>()?,
         None => {
-            // What MIParser takes where no line says it: the targets of branches, and the next block if none is a barrier.
+            // What MIParser takes where no line says it: the targets of branches, and the next block if none is a
+            // barrier.
             let is_last = position + 1 == names.blocks.len();
             let goes_on = !is_last && !block.instructions.last().is_some_and(|last| last.has("barrier"));
             let mut seen = BTreeSet::new();
@@ -307,19 +308,16 @@ fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
     Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false; 3], line })
 }
 
+/// The words for the flags of a register operand, in the order of their bits.
+const FLAGS: [&str; 9] =
+    ["def", "implicit", "dead", "killed", "undef", "renamable", "early-clobber", "internal", "debug-use"];
+
 fn flag(word: &str) -> u16 {
-    match word {
-        "implicit-def" => IMPLICIT | DEF,
-        "implicit" => IMPLICIT,
-        "def" => DEF,
-        "internal" => INTERNAL,
-        "dead" => DEAD,
-        "killed" => KILLED,
-        "undef" => UNDEF,
-        "early-clobber" => EARLY_CLOBBER,
-        "renamable" => RENAMABLE,
-        "debug-use" => DEBUG_USE,
-        _ => 0,
+    let bit = FLAGS.iter().position(|flag| *flag == word).map_or(0, |bit| 1 << bit);
+    if word == "implicit-def" {
+        DEF | IMPLICIT
+    } else {
+        bit
     }
 }
 

@@ -143,7 +143,8 @@ impl State {
         fits && (!dead && class.part.holds(place).contains(&name) || known.is_undefined(name))
     }
 
-    /// A place is killed (spec 11, 11.1): nothing reads it any more, but threads that are about to wait keep a vector one.
+    /// A place is killed (spec 11, 11.1): nothing reads it any more, but threads that are about to wait keep a vector
+    /// one.
     pub fn kill(&mut self, place: Lane) {
         self.spoil_cells(place, Side::Place);
         self.spoil(place, &self.select(|class| class.kind == 'P'));
