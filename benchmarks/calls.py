@@ -21,8 +21,9 @@ from common import Row, command, cpu_seconds, options, write
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.hooks.device_libs import find_device_libraries, link_bitcode
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
-from verilocc_mlir.pipeline import compile as pipeline
+from verilocc_mlir.pipeline import compilation
 from verilocc_mlir.pipeline.callees import Promises
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
@@ -67,7 +68,7 @@ def figures(assembly: str, cpu: str) -> dict[str, Row]:
 def ours(ir: str, cpu: str, effort: Effort) -> Row:
     """Figures of a compile, and what it said."""
     start = cpu_seconds()
-    result = pipeline.compile_module(ir.encode(), "program", Settings(cpu=cpu, effort=effort, emit=Emit.ASM))
+    result = compile_module(ir.encode(), "program", Settings(cpu=cpu, effort=effort, emit=Emit.ASM))
     assert result.data is not None
     row = {"outcome": str(result.report.outcome), "notes": list(result.report.notes)}
     return {**row, "cpu_seconds": round(cpu_seconds() - start, 2), "functions": figures(result.data.decode(), cpu)}
@@ -81,7 +82,7 @@ def measure(program: Path, cpu: str, effort: Effort) -> Row:
     def by_convention(text: str, *_: object) -> Promises:
         return Promises(text)
 
-    with patch.object(pipeline, "callees_first", by_convention):
+    with patch.object(compilation, "callees_first", by_convention):
         row["convention"] = ours(ir, cpu, effort)
     direct = StagedCompiler(find_toolchain(None), CompileOptions(cpu)).direct(ir, "asm").decode()
     return {**row, "llvm": {"functions": figures(direct, cpu)}}

@@ -36,22 +36,22 @@ from pathlib import Path
 
 from common import REPOSITORY, Log, Row, command, cpu_seconds, kernel_directory, machine, options, tree, write
 
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "examples")]
+sys.path += [str(REPOSITORY), str(REPOSITORY / "tests"), str(REPOSITORY / "examples")]
 
-from smt_verifier.audit.search import search_proof  # noqa: E402
-from smt_verifier.certificate.produce import certify  # noqa: E402
-from smt_verifier.certificate.second import second_checker  # noqa: E402
-from smt_verifier.certificate.write import write_certificate  # noqa: E402
-from smt_verifier.checker.check import check, prepare  # noqa: E402
-from smt_verifier.checker.outcome import Refused  # noqa: E402
-from smt_verifier.checker.text import read  # noqa: E402
-from smt_verifier.outcome import Outcome  # noqa: E402
-from smt_verifier.smt import default_solver  # noqa: E402
-from verilocc_mlir.errors import UnsupportedError, VeriloccError  # noqa: E402
-from verilocc_mlir.mir.parser import parse_mir  # noqa: E402
-from verilocc_mlir.pipeline.audit import llvm_phases, open_kernel  # noqa: E402
-from verilocc_mlir.pipeline.settings import Settings  # noqa: E402
-from verilocc_mlir.target.targets import target  # noqa: E402
+from smt_verifier.audit.search import search_proof
+from smt_verifier.certificate.produce import certify
+from smt_verifier.certificate.second import second_checker
+from smt_verifier.certificate.write import write_certificate
+from smt_verifier.checker.check import check, prepare
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.text import read
+from smt_verifier.outcome import Outcome
+from smt_verifier.smt import default_solver
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.audit import llvm_phases, open_kernel
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.target.targets import target
 
 PARTS = ("kernels", "files", "random-mir", "random-ir", "iree", "triton")
 _FIRST_SCALAR = 8192

@@ -26,7 +26,7 @@ _PLACES = (
     "--against",
     "--hub",
     "--tuning",
-    "--llvm16",
+    "--llvm14",
     "--llvm22",
     "--old",
 )

@@ -42,7 +42,7 @@ def main() -> int:
     kernels = [given.rpartition(":")[::2] for given in sys.argv[1:]]
     gc.freeze()
     with contextlib.suppress(ImportError):  # a package from before it
-        importlib.import_module("verilocc_mlir.collector").look_for_garbage_seldom()
+        importlib.import_module("verilocc_mlir.own_process").look_for_garbage_seldom()
     for number, (path, cpu) in enumerate([kernels[0], *kernels]):
         before = spent()
         compiled = compile_module(Path(path).read_bytes(), path, Settings(cpu=cpu))

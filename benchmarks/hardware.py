@@ -1,12 +1,12 @@
 """The cost model beside measured times: kernels of Kernel Tuner's benchmark hub, compiled, costed and put in order.
 
-    python benchmarks/hardware.py --hub DIR [--tuning DIR] [--llvm16 DIR] [--llvm22 DIR]
+    python benchmarks/hardware.py --hub DIR [--tuning DIR] [--llvm14 DIR] [--llvm22 DIR]
 
 ``--hub`` is a checkout of AutoTuningAssociation/benchmark_hub, ``--tuning`` one of
 MiloLurati/AutoTuning_AMD_vs_Nvidia_GPUs, whose convolution was measured on MI250X; without it that set keeps the rows
-of the run before. Clang and llc of LLVM 22 compile the kernels, those of LLVM 16 the convolution for MI250X, which was
-measured with a compiler of that age. Which configurations are taken stands in the rows that are there
-(``results/hardware_rows.json.xz``): samples by measured time, and whole groups of one size of work-group.
+of the run before. Clang and llc of LLVM 22 compile the kernels, those of LLVM 14 the convolution for MI250X: it was
+measured in December 2023 on LUMI, which had ROCm 5.2 then. Which configurations are taken stands in the rows that are
+there (``results/hardware_rows.json.xz``): samples by measured time, and whole groups of one size of work-group.
 
 ``--formula`` compiles nothing: it puts the rows that are there in order by ``cost/total.py`` as it is now.
 """
@@ -53,13 +53,14 @@ def _unnamed(function: Function) -> Function:
 
 def row_of(old: Row, places: Places, llvms: dict[int, Path]) -> Row:
     """A configuration, compiled and costed again."""
-    kernel, gpu, version = old["kernel"], old["gpu"], old["llvm"]
+    kernel, gpu = old["kernel"], old["gpu"]
+    version = 14 if (kernel, gpu) == ("convolution", "MI250X") else 22
     source = places.source(kernel, gpu)
     if source is None:
         return old
     entry = places.measured(kernel, gpu)[old["key"]]
     params: dict[str, int] = entry["params"]
-    ir, assembly = compiled(kernel, gpu, params, source, llvms[version], version)
+    ir, assembly = compiled(kernel, gpu, params, source, llvms[version])
     cost = costed(kernel, gpu, params, ir, assembly, llvms[22] / "opt")
     started = launch(kernel, gpu, params)
     return {
@@ -90,7 +91,7 @@ def main() -> None:
     parser = options(__doc__, "hardware.json")
     parser.add_argument("--hub", type=Path)
     parser.add_argument("--tuning", type=Path)
-    parser.add_argument("--llvm16", type=Path, default=DEFAULT_LLVM / "llvm-16" / "bin")
+    parser.add_argument("--llvm14", type=Path, default=DEFAULT_LLVM / "llvm-14" / "bin")
     parser.add_argument("--llvm22", type=Path, default=DEFAULT_LLVM / "llvm-22" / "bin")
     parser.add_argument("--formula", action="store_true", help="only put the rows that are there in order")
     given = parser.parse_args()
@@ -98,7 +99,7 @@ def main() -> None:
     if not given.formula:
         if given.hub is None:
             parser.error("--hub DIR is wanted, or --formula")
-        places, llvms = Places(given.hub, given.tuning), {16: given.llvm16, 22: given.llvm22}
+        places, llvms = Places(given.hub, given.tuning), {14: given.llvm14, 22: given.llvm22}
         for number, old in enumerate(rows):
             rows[number] = row_of(old, places, llvms)
             if number % 100 == 99:

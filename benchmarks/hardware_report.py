@@ -48,8 +48,8 @@ def sets(rows: Iterable[Row]) -> dict[str, list[Row]]:
     }
     found["convolution W7800, nothing spilled"] = [r for r in found["convolution W7800"] if not r["spills"]]
     found["convolution MI250X, without LDS"] = [r for r in found["convolution MI250X"] if not r["lds_bytes"]]
-    strided = "dedispersion MI250X, neighbours load neighbours"
-    found[strided] = [r for r in found["dedispersion MI250X"] if not r["strided"]]
+    strided = "dedispersion MI250X, neighbours do not load neighbours"
+    found[strided] = [r for r in found["dedispersion MI250X"] if r["strided"]]
     return found
 
 

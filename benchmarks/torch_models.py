@@ -93,7 +93,7 @@ def run(case: Case, jobs: int) -> dict[str, Any]:
         "counts": result.counts(),
         "obligations": sum(phase["obligations"] for kernel in result.kernels for phase in kernel.phases),
         "fallbacks": [reason for kernel in result.kernels for reason in kernel.fallbacks],
-        "left": {kernel.executable: kernel.reason for kernel in result.kernels if not kernel.proved},
+        "left": {kernel.executable: kernel.reason for kernel in result.kernels if not kernel.ours},
     }
 
 

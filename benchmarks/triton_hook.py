@@ -89,7 +89,7 @@ def measure(index: int, target: str) -> dict[str, Any]:
         "greedy": record.greedy and asdict(record.greedy),
         "triton": {key: getattr(triton_kernel, key) for key in _COUNTS},
         "instructions": sum(f.instructions for f in record.report.functions) if record.report else None,
-        "differences": differences(ours, theirs) if record.proved else [],
+        "differences": differences(ours, theirs) if record.ours else [],
     }
 
 

@@ -2,14 +2,15 @@
 
     .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
         [--suites tutorials,inductor,liger,fla] [--only SUBSTRING] [--seconds N] [--each N] [--again OUTCOMES]
-        [--keep DIR] [--native] [--out benchmarks/results/triton_suites.json]
+        [--keep DIR] [--native] [--replace better] [--out benchmarks/results/triton_suites.json]
 
 The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
 and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody
 calls their kernels here: what each is called with is read off its source (``triton_signatures.py``). Each kernel is
 compiled by Triton alone, and again with its registers allocated and proved here (``replace=always``: the worse are
-counted too). No GPU is needed. With ``--native`` Triton's own allocation is audited instead, as ``verilocc audit
---native`` does it, phase by phase; the results are ``triton_native.json``.
+counted too). No GPU is needed. With ``--replace=better`` ours stands only where it is no worse, and each row says by
+what that was decided; the results are ``triton_better.json``. With ``--native`` Triton's own allocation is audited
+instead, as ``verilocc audit --native`` does it, phase by phase; the results are ``triton_native.json``.
 
 A kernel that Triton itself cannot compile with any of the calls that were tried is Triton's or this table's
 (``theirs``), with Triton's message. Every result is a JSON line in a file beside the summary, which is also where an
@@ -21,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import os
 import pkgutil
 import re
@@ -53,6 +55,10 @@ TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
 SUITES = {"tutorials": "triton_tutorials", "inductor": "triton_inductor", "liger": "liger_kernel", "fla": "fla"}
 _GIVEN = ("tutorials", "inductor")
 """Suites whose modules say what each kernel is called with."""
+
+ALWAYS, BETTER, NATIVE = "always", "better", "native"
+RESULT = {ALWAYS: "triton_suites.json", BETTER: "triton_better.json", NATIVE: "triton_native.json"}
+"""The file of the results, by what is done with each kernel: replaced always, or where ours is no worse, or audited."""
 
 _THEIRS_DONE = "Triton's own compilation is through"
 
@@ -93,7 +99,7 @@ def _modules(package: str) -> Iterator[Any]:
 
 
 def rows_of(
-    suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None, *, native: bool
+    suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None, mode: str
 ) -> Iterator[dict[str, Any] | str]:
     """The results of one kernel, target by target; before each, a word when Triton's own compilation is through."""
     signatures = importlib.import_module("triton_signatures")
@@ -120,7 +126,7 @@ def rows_of(
             yield _THEIRS_DONE
             yield {
                 **row,
-                **(_native(own, gpu) if native else _ours(triton, hook, call, gpu, keep, own)),
+                **(_native(own, gpu) if mode == NATIVE else _ours(triton, hook, call, gpu, keep, own, mode)),
                 "call": _written(call),
                 "cpu_triton": round(theirs, 2),
             }
@@ -130,12 +136,12 @@ def rows_of(
             yield {**row, "outcome": "theirs", "reason": messages[-1] if messages else "no call", "messages": messages}
 
 
-def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: Any) -> dict[str, Any]:
+def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: Any, mode: str) -> dict[str, Any]:
     ir = own.asm["llir"]
     kept = keep and keep / f"{own.name}.{gpu.arch}.{hashlib.sha256(ir.encode()).hexdigest()[:8]}.ll"
     if kept:
         kept.write_text(ir)
-    hook.install(replace="always")
+    hook.install(replace=mode)
     hook.clear_reports()
     started = cpu_seconds()
     try:
@@ -144,17 +150,29 @@ def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: A
         return {"outcome": "failed", "reason": f"exception: {_line(error)}"}
     spent = round(cpu_seconds() - started, 2)
     (record,) = hook.reports()
-    outcome = _outcome(record)
+    outcome, compared = _outcome(record), record.comparison if mode != ALWAYS else None
     if kept and outcome == "proved":
         kept.unlink()
     return {
         "outcome": outcome,
         "kind": record.kind,
         "reason": record.reason,
-        "all_ours": record.proved and not record.fallbacks,
+        "all_ours": record.ours and not record.fallbacks,
         "fallbacks": record.fallbacks,
         "ours": record.registers and asdict(record.registers),
         "cpu_ours": spent,
+        **({"decided": [_decided(compared, kernel) for kernel in compared.decisions]} if compared else {}),
+    }
+
+
+def _decided(made: Any, kernel: str) -> dict[str, Any]:
+    """By what ours or Triton's own was taken."""
+    ours, theirs, decision = made.ours[kernel], made.theirs[kernel], made.decisions[kernel]
+    return {
+        "cycles_over_theirs": round(ours.cycles / theirs.cycles, 4) if theirs.cycles else None,
+        "waves": [ours.waves, theirs.waves],
+        "spills": [round(ours.spills, 1), round(theirs.spills, 1)],
+        **{"by": decision.by, "worse": decision.worse or None, "problem": decision.problem or None},
     }
 
 
@@ -181,8 +199,10 @@ def _native(own: Any, gpu: Any) -> dict[str, Any]:
 
 
 def _outcome(record: Any) -> str:
-    if record.proved:
+    if record.ours:
         return "proved"
+    if record.kind == "declined":
+        return record.kind
     if record.kind == "not proved":
         return "refuted" if "refuted" in record.reason.lower() else "unknown"
     return "failed"
@@ -200,7 +220,7 @@ def _written(call: Any) -> dict[str, Any]:
     }
 
 
-def _work(pipe: Connection, suites: list[str], keep: str, native: bool) -> None:
+def _work(pipe: Connection, suites: list[str], keep: str, mode: str) -> None:
     """A worker: names the kernels, then sends the rows of each that it is asked for."""
     warnings.simplefilter("ignore")
     os.setpgid(0, 0)
@@ -217,7 +237,7 @@ def _work(pipe: Connection, suites: list[str], keep: str, native: bool) -> None:
         while (job := pipe.recv()) is not None:
             suite, name, targets = job
             kernel = suite_kernels[suite][name]
-            for row in rows_of(suite, name, kernel, targets, Path(keep) if keep else None, native=native):
+            for row in rows_of(suite, name, kernel, targets, Path(keep) if keep else None, mode):
                 pipe.send(row)
             pipe.send(None)
 
@@ -225,9 +245,9 @@ def _work(pipe: Connection, suites: list[str], keep: str, native: bool) -> None:
 class _Worker:
     """One process, started anew where it ends or stands still."""
 
-    def __init__(self, suites: list[str], keep: str, seconds: float, *, native: bool) -> None:
+    def __init__(self, suites: list[str], keep: str, seconds: float, mode: str) -> None:
         self._seconds = seconds
-        self._arguments = (suites, keep, native)
+        self._arguments = (suites, keep, mode)
         self.start()
 
     def start(self) -> None:
@@ -288,7 +308,8 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "proved": outcomes["proved"],
         "phases": dict(Counter(name for row in rows for name, n in row.get("phases", {}).items() for _ in range(n))),
         "all_ours": sum(bool(row.get("all_ours")) for row in rows),
-        **{name: outcomes[name] for name in ("unknown", "refuted", "failed", "theirs")},
+        **{name: outcomes[name] for name in ("declined", "unknown", "refuted", "failed", "theirs")},
+        **_decisions([made for row in rows for made in row.get("decided", ())]),
         "reasons": dict(
             Counter(
                 f"{row['outcome']}: {row['reason'][:160]}" for row in through if row["outcome"] != "proved"
@@ -297,6 +318,21 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "cpu_triton": round(sum(row["cpu_triton"] for row in timed), 1),
         "cpu_ours": round(sum(row["cpu_ours"] for row in timed), 1),
     }
+
+
+def _decisions(made: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was decided by what, and ours over Triton's own where both compare; nothing if nothing was compared."""
+    ratios = [m["cycles_over_theirs"] for m in made if not m["problem"] and m["cycles_over_theirs"]]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+    return (
+        {
+            "by": dict(Counter(m["by"] for m in made)),
+            "not_comparable": sum(bool(m["problem"]) for m in made),
+            "cycles_over_theirs": mean and round(mean, 4),
+        }
+        if made
+        else {}
+    )
 
 
 def main() -> int:
@@ -309,9 +345,11 @@ def main() -> int:
     parser.add_argument("--each", type=float, default=240.0, help="elapsed seconds for one kernel and target")
     parser.add_argument("--keep", default="", help="folder for the LLVM IR of what is not proved, or not done")
     parser.add_argument("--native", action="store_true", help="audit Triton's own allocation instead")
+    parser.add_argument("--replace", choices=(ALWAYS, BETTER), default=ALWAYS)
     given = parser.parse_args()
-    if given.native and given.out.name == "triton_suites.json":
-        given.out = given.out.with_name("triton_native.json")
+    mode = NATIVE if given.native else given.replace
+    if given.out.name == "triton_suites.json":
+        given.out = given.out.with_name(RESULT[mode])
     # As in benchmarks/triton_hook.py: IR that LLVM 22 knows, and nothing from Triton's cache.
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -322,7 +360,7 @@ def main() -> int:
     done = {(row["suite"], row["kernel"], row["target"]): row for row in log.rows()}
     again = set(given.again.split(","))
     done_before = {key for key, row in done.items() if row["outcome"] not in again}
-    worker = _Worker(given.suites.split(","), given.keep, given.each, native=given.native)
+    worker = _Worker(given.suites.split(","), given.keep, given.each, mode)
     # Kernels in an order that says nothing, each on one target before any has a second one: a run that is stopped has
     # seen some of everything.
     kernels = sorted(

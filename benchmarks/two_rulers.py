@@ -4,8 +4,9 @@
 
 ``--kernels``: LLVM IR, the target in each file's name. ``--old``: a checkout of the project whose cost model is the
 other ruler. The final code of LLVM's default compile, of our allocation under the default plan with registers reused
-late (as ever) and at once (``packed``), and under the plans of ``balanced``, is kept in ``--scratch`` and costed by
-both. Nothing is proved here.
+late (as ever) and at once (``packed``), under the plans of ``balanced``, and under the default plan with LLVM's
+scheduler after allocation left out or going both ways, is kept in ``--scratch`` and costed by both. Nothing is proved
+here.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ for kernel, cpu, names in json.load(sys.stdin):
             found[kernel][name] = sum(cost.cycles for cost in costs.values())
 print(json.dumps(found))
 """
+AFTER_ALLOCATION = {
+    "not ordered again": "-enable-post-misched=0",
+    "both ways": "-misched-postra-direction=bidirectional",
+}
+"""Options of LLVM's scheduler after allocation, by the name of the candidate."""
 Cycles = Mapping[str, Mapping[str, float]]
 
 
@@ -63,6 +69,7 @@ def compiled(path: Path, scratch: Path) -> dict[str, Path]:
         texts = {"llvm": given.compiler.direct(given.ir, "asm"), "packed": _finished(packed, DEFAULT)}
         plans = dict.fromkeys((DEFAULT, *balanced_plans(spilled=True), *balanced_plans(spilled=False)))
         texts |= {plan.name: _finished(given, plan) for plan in given.plans(plans)}
+        texts |= {name: _finished(given, DEFAULT, option) for name, option in AFTER_ALLOCATION.items()}
         files: dict[str, str] = {}
         for name, text in texts.items():
             if text is not None:
@@ -73,9 +80,12 @@ def compiled(path: Path, scratch: Path) -> dict[str, Path]:
     return {name: Path(at) for name, at in json.loads(done.read_text()).items()}
 
 
-def _finished(given: Planned, plan: Plan) -> bytes | None:
+def _finished(given: Planned, plan: Plan, *more: str) -> bytes | None:
+    """The final code of our allocation; LLVM goes on from it with ``more`` options."""
     text = given.runs(plan).draft(OURS)
-    return None if text is None else given.compiler.finish(text, "asm", verify=False)
+    options = replace(given.compiler.options, extra=(*given.compiler.options.extra, *more))
+    compiler = replace(given.compiler, options=options, _printed={}) if more else given.compiler
+    return None if text is None else compiler.finish(text, "asm", verify=False)
 
 
 def new_ruler(path: Path, files: Mapping[str, Path]) -> dict[str, float]:
@@ -123,7 +133,8 @@ def over(cycles: Cycles, first: str, second: str) -> Row:
 
 
 def summary(old: Cycles, new: Cycles) -> Row:
-    plans = sorted({name for row in new.values() for name in row} - {"llvm", "packed"})
+    names = {name for row in new.values() for name in row}
+    plans = sorted(names - {"llvm", "packed", *AFTER_ALLOCATION})
     changed: list[Row] = []
     for kernel, row in new.items():
         tried = [plan for plan in plans if row.get(plan) and old.get(kernel, {}).get(plan)]
@@ -131,7 +142,8 @@ def summary(old: Cycles, new: Cycles) -> Row:
             before, now = (min(tried, key=lambda p: by[kernel][p]) for by in (old, new))
             if before != now:
                 changed.append({"kernel": kernel, "old": before, "new": now, "costs": round(row[before] / row[now], 3)})
-    pairs = (("default", "llvm"), ("packed", "llvm"), ("default", "packed"), *((p, "default") for p in plans))
+    others = (*plans, *(name for name in AFTER_ALLOCATION if name in names))
+    pairs = (("default", "llvm"), ("packed", "llvm"), ("default", "packed"), *((p, "default") for p in others))
     return {
         "kernels": len(new),
         "choices changed": changed,

@@ -71,7 +71,6 @@ def compile_block(target: str, out: Path, console: Console, options: Mapping[str
         module,
         inputs,
         target=target,
-        replace="always",
         progress=lambda line: print(f"demo: {target}: {line}", file=sys.stderr),
         **options,
     )

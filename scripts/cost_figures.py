@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from verilocc_mlir.cost import conflicts, flow, judge, matrix
+from verilocc_mlir.cost import coalescing, conflicts, flow, judge, matrix
 from verilocc_mlir.cost.rates import figures
 from verilocc_mlir.cost.sources import RULES, Figure, Source
 from verilocc_mlir.target.targets import TARGETS
@@ -14,6 +14,7 @@ from verilocc_mlir.target.targets import TARGETS
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "cost.md"
 _PLACE = re.compile(r"(?<=<!-- figures: scripts/cost_figures.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
+_MODULES = (matrix, conflicts, coalescing, flow, judge)
 _WAVES = {tuple(n for n, t in TARGETS.items() if t.wave_size == size): f"wave{size}" for size in (32, 64)}
 
 
@@ -23,7 +24,7 @@ def table() -> str:
     lines = [_row("figure", *by_target, "source"), _row(*["---"] * (len(by_target) + 2))]
     for name in next(iter(by_target.values())):
         lines.append(_row(f"`{name}`", *_cells({cpu: given[name] for cpu, given in by_target.items()})))
-    for name, figure in (matrix.FIGURES | conflicts.FIGURES | flow.FIGURES | judge.FIGURES).items():
+    for name, figure in (item for module in _MODULES for item in module.FIGURES.items()):
         lines.append(_row(name, *_cells(dict.fromkeys(by_target, figure))))
     lines += ["", _row("rule with figures of its own", "source"), _row("---", "---")]
     lines += [_row(f"`{name}`", _words(source)) for name, source in sorted(RULES.items())]

@@ -24,6 +24,7 @@ from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.writing import Writing
 from verilocc_model.price import Price, price_of
 from verilocc_model.repair import Remainder, remainders
+from verilocc_model.threads import one_thread
 
 ADAPTERS = "adapters"
 """Directory of a model's adapters, one for each family that has one."""
@@ -146,7 +147,7 @@ class ModelAllocator:
         table.check_pressure()
         guidance = guidance_of(part.refuted, form, table)
         best: tuple[Price, tuple[str, ...]] | None = None
-        with self._weights.in_use:
+        with self._weights.in_use, one_thread():
             scorer = self.scorer(part.problem.target)
             for sampling in drawn:
                 seconds_left = None if stop is None else stop - time.monotonic()
@@ -191,13 +192,10 @@ class _Weights:
 
     def _load(self) -> tuple[Any, Writing]:
         # This takes seconds and hundreds of megabytes, so it is done only when it is needed.
-        import torch
         from peft import PeftModel
 
         from verilocc_model.lm import load_model, load_writing
 
-        # A pass is small: with more threads, they would wait for each other longer than they work.
-        torch.set_num_threads(1)
         writing = load_writing(self._directory, self._encoding)
         # Pretrained models are stored with 16 bits; a CPU multiplies 32-bit numbers fastest.
         model: Any = load_model(self._directory).float()

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from smt_verifier.audit.core import rules
 from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.search import moves_between, search_proof
 from smt_verifier.certificate.verdict import Certification, certify_texts
+from smt_verifier.checker.tables import tables
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile, OperandKind
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.target.targets import Target
+
+_PAIR_RULES = rules.PAIR_RULES
+"""This project's own rules of the search, all of which the specification has."""
 
 
 def audit(
@@ -65,13 +70,15 @@ def audit_function(
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
 
     A proof needs two that know nothing of each other. These are the two checkers of one certificate, where both are at
-    hand. Where there is one only, or ``solver`` is not the default one, they are the checkers at hand and a search that
-    finds no fault and has all its goals decided by the solver. For the rest see ``audit``.
+    hand. Where there is one only, where ``solver`` is not the default one, or where somebody added a rule, they are the
+    checkers at hand and a search that finds no fault and has all its goals decided by the solver. Of a processor that
+    was added, which no checker knows, the search decides alone. For the rest see ``audit``.
     """
     certification = certify_texts(
         _alone(file, pre, pre), _alone(file, pre, post), pre.name, target.name, saved_later=saved_later
     )
-    if certification.accepted and len(certification.answers) > 1 and solver in (None, default_solver()):
+    only_checkers = solver in (None, default_solver()) and rules.PAIR_RULES == _PAIR_RULES
+    if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
     try:
@@ -80,7 +87,7 @@ def audit_function(
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
         return _single(pre.name, Outcome.INVALID, "header", str(error))
-    if searched.outcome is not Outcome.PROVED:
+    if searched.outcome is not Outcome.PROVED or tables().processor(target.name) is None:
         return searched
     agreed = _with_certificate(searched, certification)
     if certification.accepted:

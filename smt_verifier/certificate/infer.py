@@ -44,7 +44,7 @@ class _Guess(Execution):
     asks = False
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
-        options = self.choices.get((self.block, self.at), [place])
+        options = sorted(self.choices.get((self.block, self.at), [place]), key=self._is_forgotten)
         best = options[0]
         self.asks = True
         compared = self.both.forms.compared
@@ -61,6 +61,13 @@ class _Guess(Execution):
         self.chosen[self.at] = best
         for key in self._keys(b, lambda o: o.is_def):
             self.spoil(key, self.state.running())
+
+    def _is_forgotten(self, place: Place) -> bool:
+        """Whether nobody reads what an instruction of P has made any more: it is not what is repeated."""
+        key: Key = ("!", *place, 0)
+        vector = self.both.is_vector(key, after=True)
+        parts = [c.part for c in self.state.running()] if vector else [self.state.scalars]
+        return any(not part.holds.get(key) for part in parts)
 
 
 _Class = tuple[str, bool, tuple[tuple[Key, bool], ...]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from smt_verifier.checker.certificate import (
     LANES,
@@ -367,8 +368,10 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
     """Names and places exist, and are of the part that speaks of them (4)."""
     for part, in_class in ((scalars, False), *((c.part, True) for c in classes)):
         for after, keys in ((False, {*part.where, *part.doubtful}), (True, set(part.holds))):
-            for key in keys:
+            for key in keys - both.existing[after]:
                 _check_exists(both, key, after=after)
+                if isinstance(key, int):
+                    both.existing[after].add(key)
         pairs = ((n, p) for p, names in part.holds.items() for n in names)
         if any((both.is_vector(n, after=False) or both.is_vector(p, after=True)) != in_class for n, p in pairs):
             raise Refused("certificate", "a claim stands in another part than its own")
@@ -466,9 +469,12 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         nonempty.add(state.emptied)
     where = f"from block {number} to block {successor}"
 
+    def refuse(message: str) -> NoReturn:
+        raise Refused("relation", message, where)
+
     def require(holds: bool, message: str) -> None:
         if not holds:
-            raise Refused("relation", message, where)
+            refuse(message)
 
     renamed: dict[int, int] = {}
     for name, (mask, part) in claimed.masks.items():
@@ -481,7 +487,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         raise Refused("certificate", "a mask that no scalar holds", where)
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
-    _require_claims(state.scalars, claimed.scalars, None, require)
+    _require_claims(state.scalars, claimed.scalars, None, refuse)
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
             continue
@@ -494,7 +500,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         require(bool(fitting), "a class of threads is not claimed")
         for last, candidate in enumerate(fitting, 1 - len(fitting)):
             try:
-                _require_claims(cls.part, candidate.claims, (state.scalars, claimed.scalars), require)
+                _require_claims(cls.part, candidate.claims, (state.scalars, claimed.scalars), refuse)
                 break
             except Refused:
                 if not last:
@@ -502,7 +508,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
 
 
 def _require_claims(
-    part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, require: Callable[[bool, str], None]
+    part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, refuse: Callable[[str], NoReturn]
 ) -> None:
     """All that is claimed of the scalars, or of a class, holds.
 
@@ -516,8 +522,10 @@ def _require_claims(
     for name, place in claims.pairs:
         if name not in undefined:
             held = name in scalar_part.undefined or name in holds.get(place, NONE)
-            require(held, f"{write_key(place)} does not hold {write_key(name)}")
-        if name in part.doubtful or name in scalar_part.doubtful:
-            require(name in doubtful, f"{write_key(name)} may be undefined")
+            if not held:
+                refuse(f"{write_key(place)} does not hold {write_key(name)}")
+        if name not in doubtful and (name in part.doubtful or name in scalar_part.doubtful):
+            refuse(f"{write_key(name)} may be undefined")
     for name in claims.undefined:
-        require(name in undefined, f"{write_key(name)} is not undefined")
+        if name not in undefined:
+            refuse(f"{write_key(name)} is not undefined")

@@ -49,6 +49,7 @@ class Both:
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
         frames: units that slots are addressed with, in P and in Q (6).
+        existing: lanes, without those of ``originals``, that are known to be of P, and of Q.
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
     """
 
@@ -67,6 +68,7 @@ class Both:
     frames: tuple[frozenset[int], frozenset[int]]
     scalars_before: frozenset[int]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
+    existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
         """Whether a name (with ``after``: a place) has one value a thread (3.4)."""

@@ -340,13 +340,13 @@ class Execution(Effects):
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
     def _killed_scalars(self, a: Instruction) -> set[int]:
-        """Units of scalar registers that an instruction of P says it reads for the last time (11)."""
+        """Units of scalar registers that an instruction of P says it reads for the last time (11.2)."""
         lanes = self.both.before
         killed = (o for o in a.operands if o.is_use and o.register and "killed" in o.flags)
         return {k for o in killed for k in lanes.keys(o, a) if not lanes.is_vector(k)}
 
     def _given(self, killed: set[int], killed_before: set[int]) -> set[int]:
-        """Of the places that Q kills, those that P kills as well, and that hold what P has there (11)."""
+        """Of the places that Q kills, those that P kills as well, and that hold what P has there (11.2)."""
         holds = self.state.scalars.holds
         return {u for u in killed & killed_before if u in self.state.given or u in holds.get(u, NONE)}
 
@@ -367,7 +367,7 @@ class Execution(Effects):
         self.state.end_block()
 
     def let_die(self) -> None:
-        """What was killed may be overwritten from now on by the threads that are active (11)."""
+        """What was killed may be overwritten from now on by the threads that are active (11.1)."""
         running = self.state.running()
         for key in sorted(self.state.dying):
             self.spoil(key, running)

@@ -53,7 +53,10 @@ class _Side:
 
     def listed(self, key: str) -> frozenset[str]:
         """Registers in a list of ``machineFunctionInfo``, without ``$``."""
-        return frozenset(re.findall(r"\$(\w+)", self.fields.get(key, "")))
+        names = re.findall(r"\$(\w+)", self.fields.get(key, ""))
+        if len(set(names)) != len(names):
+            raise Refused("header", f"{key} names a register twice")
+        return frozenset(names)
 
     @cached_property
     def whole_wave_moves(self) -> list[Instruction]:

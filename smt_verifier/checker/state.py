@@ -112,8 +112,8 @@ class State:
         narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
         epoch: writes of EXEC in this block.
-        given: units of scalar registers that both texts killed where P reads on (11).
-        dying: vector places whose last read was marked, in classes that may wait soon (11).
+        given: units of scalar registers that both texts killed where P reads on (11.2).
+        dying: vector places whose last read was marked, in classes that may wait soon (11.1).
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
     """
 

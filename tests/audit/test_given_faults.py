@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from allocation import Pair
 from builders import machine_code
 
 from smt_verifier.outcome import Outcome
 
 USE = (
-    "nofpexcept V_PK_FMA_F32 0, $sgpr4_sgpr5, 8, {0}, 8, {0}, 0, 0, 0, 0, 0, implicit $mode, implicit $exec\n"
+    "nofpexcept V_PK_FMA_F32 8, $sgpr4_sgpr5, 8, {0}, 8, {0}, 0, 0, 0, 0, 0, implicit $mode, implicit $exec\n"
     "    DS_WRITE_B64_gfx9 {1}, {2}, 0, 0, implicit $exec :: (store (s64), addrspace 3)\n"
     "    DS_WRITE_B32_gfx9 {1}, {3}, 0, 0, implicit $exec :: (store (s32), addrspace 3)"
 )
@@ -56,7 +58,8 @@ def test_what_is_read_again_between_the_moves_is_not_excused() -> None:
 def test_what_the_allocator_reads_later_is_its_own_fault() -> None:
     """The copy is repeated where the register was said to be dead already."""
     pair = killed("%6:vgpr_32 = COPY killed $sgpr5", "$vgpr6 = COPY killed $sgpr5")
-    later = pair.with_post("    S_ENDPGM 0", "    $vgpr9 = COPY $sgpr5\n    S_ENDPGM 0")
+    read = replace(pair, pre=pair.pre.replace("    S_ENDPGM 0", "    S_NOP 0, implicit %6\n    S_ENDPGM 0"))
+    later = read.with_post("    S_ENDPGM 0", "    $vgpr9 = COPY $sgpr5\n    S_NOP 0, implicit $vgpr9\n    S_ENDPGM 0")
     assert later.rules() == {"kill-flag"}
 
 

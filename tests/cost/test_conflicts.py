@@ -16,7 +16,7 @@ from verilocc_mlir.target.targets import target
 
 LANES = 64
 IDS = work_item_ids((64, 1, 1), LANES)
-UNKNOWN = Lanes((0,) * LANES, exact=False)
+ONE_GROUP = (0,) * LANES
 
 
 def after(*code: str, state: State | None = None) -> State:
@@ -43,13 +43,13 @@ def after(*code: str, state: State | None = None) -> State:
     ],
 )
 def test_what_an_instruction_makes_of_the_ids(code: str, rule) -> None:
-    assert after(code)[1] == Lanes(tuple(rule(k) for k in range(LANES)), exact=True)
+    assert after(code)[1] == Lanes(tuple(rule(k) for k in range(LANES)))
 
 
 def test_a_number_of_the_work_group_leaves_the_distances_known() -> None:
     state = after("v_lshl_add_u32 v1, v0, 2, s4", "v_lshlrev_b32_e32 v2, 1, v1", "v_and_b32_e32 v3, 7, v1")
-    assert state[1] == Lanes(tuple(4 * k for k in range(LANES)), exact=False)
-    assert state[2] == Lanes(tuple(8 * k for k in range(LANES)), exact=False)
+    assert state[1] == Lanes(tuple(4 * k for k in range(LANES)), ONE_GROUP)
+    assert state[2] == Lanes(tuple(8 * k for k in range(LANES)), ONE_GROUP)
     assert 3 not in state
 
 
@@ -62,9 +62,9 @@ def test_what_is_not_known_is_not_guessed(code: str) -> None:
 
 
 def test_either_of_two_values() -> None:
-    shifted = Lanes(tuple(k + 5 for k in range(LANES)), exact=True)
+    shifted = Lanes(tuple(k + 5 for k in range(LANES)))
     assert either(IDS, IDS) == IDS
-    assert either(IDS, shifted) == Lanes(IDS.values, exact=False)
+    assert either(IDS, shifted) == Lanes(IDS.values, ONE_GROUP)
     assert either(IDS, constant(3, LANES)) is None
 
 
@@ -86,7 +86,7 @@ def test_either_of_two_values() -> None:
 def test_lanes_that_want_one_bank_wait_for_each_other(
     stride: int, words: int, active: int, banks: int, times: int
 ) -> None:
-    address = Lanes(tuple(stride * k for k in range(LANES)), exact=False)
+    address = Lanes(tuple(stride * k for k in range(LANES)), ONE_GROUP)
     assert slowdown(address, words, active, banks) == times
 
 

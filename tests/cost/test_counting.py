@@ -289,3 +289,29 @@ def test_waits(text: str, expected: tuple[tuple[str, int], ...]) -> None:
 )
 def test_counters(text: str, generation: int, expected: tuple[str, ...]) -> None:
     assert counters(d(text, generation), generation) == expected
+
+
+def private_accesses(cpu: str, *code: str) -> int:
+    body = "".join(f"\t{line}\n" if not line.endswith(":") else f"{line}\n" for line in code)
+    text = f'\t.amdgcn_target "amdgcn-amd-amdhsa--{cpu}"\n\t.type\tk,@function\nk:\n{body}\ts_endpgm\n'
+    text += ".Lfunc_end0:\n\t.size\tk, .Lfunc_end0-k\n; Kernel info:\n; ScratchSize: 16\n"
+    return cost_of_assembly(text, target(cpu))["k"].scratch.static
+
+
+MOVED = ("s_mov_b64 s[26:27], s[2:3]", "s_mov_b64 s[24:25], s[0:1]", "s_mov_b64 exec, s[0:1]")
+PRELOADED = ("s_load_dwordx2 s[6:7], s[4:5], 0x0", "s_waitcnt lgkmcnt(0)", "s_branch .LBB0_0", ".LBB0_0:")
+THROUGH = "buffer_store_dword v1, off, s[{}], 0"
+
+
+def test_private_memory_of_gfx90a_is_what_goes_through_its_resource() -> None:
+    """It is in s[0:3], or where the start of the kernel moves it, behind the loads of preloaded arguments too."""
+    own, other = THROUGH.format("24:27"), THROUGH.format("0:3")
+    assert private_accesses("gfx90a", own, other) == 1
+    assert private_accesses("gfx90a", *MOVED, own, own, other) == 2
+    assert private_accesses("gfx90a", *PRELOADED, *MOVED, own, own, other) == 2
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+def test_with_flat_scratch_a_buffer_is_no_private_memory(cpu: str) -> None:
+    """IREE's kernels store to buffers whose resource is in s[0:3]."""
+    assert private_accesses(cpu, THROUGH.format("0:3"), "scratch_store_dword off, v1, off") == 1

@@ -37,13 +37,12 @@ def sets(report: ModuleType) -> dict[str, list[dict[str, float]]]:
 LEAST = {
     "convolution W7800": 0.970,
     "convolution W7800, nothing spilled": 0.90,
-    "convolution MI250X": 0.94,
-    "convolution MI250X, without LDS": 0.66,
-    "dedispersion MI250X": 0.53,
-    "dedispersion MI250X, neighbours load neighbours": 0.53,
+    "convolution MI250X": 0.95,
+    "convolution MI250X, without LDS": 0.70,
+    "dedispersion MI250X": 0.89,
     "dedispersion W7800": 0.80,
 }
-"""Rank correlations that are there; two are lower than wanted (docs/results/ruler.md)."""
+"""Rank correlations that are there (docs/results/ruler.md), with a hundredth or more to spare."""
 
 
 @pytest.mark.parametrize("name", LEAST)
@@ -83,7 +82,7 @@ def test_the_sum_of_the_units_orders_rdna_and_the_greatest_cdna(report: ModuleTy
             )
             for form in (sum, max)
         }
-        assert by_form[better] > by_form[max if better is sum else sum] + 0.02
+        assert by_form[better] > by_form[max if better is sum else sum] + 0.01
 
 
 def test_rank_correlation(report: ModuleType) -> None:

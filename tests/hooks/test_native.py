@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from dataclasses import replace
@@ -165,13 +166,36 @@ class TestTriton:
         assert run(["audit", "--native", str(cache), "-mcpu=gfx90a"]) == 2
         assert "its kernels are for gfx1100, gfx942, not for gfx90a" in capsys.readouterr().err
 
+    def test_code_that_our_hook_made_is_made_and_audited_again(
+        self, cache: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from triton_builders import build_sum
+
+        from verilocc_mlir.hooks import triton as hook
+
+        triton = importlib.import_module("triton")
+        ours = cache.with_name("ours")
+        with triton.knobs.cache.scope():
+            triton.knobs.cache.dir = str(ours)
+            hook.install(replace="always")
+            try:
+                build_sum("gfx942")
+            finally:
+                hook.uninstall()
+        assert run(["audit", "--native", str(ours)]) == 0
+        assert ", all phases: proved, " in capsys.readouterr().out
+        for path in ours.rglob("*.amdgcn"):
+            path.write_text(path.read_text().replace("s_endpgm", "s_nop 0\n\ts_endpgm"))
+        assert run(["audit", "--native", str(ours)]) == 3
+        assert "our hook made this code with other options" in capsys.readouterr().out
+
     def test_other_code_in_the_folder_is_not_what_was_audited(
         self, cache: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         for path in cache.rglob("*.amdgcn"):
             path.write_text(path.read_text().replace("s_endpgm", "s_nop 0\n\ts_endpgm"))
         assert run(["audit", "--native", str(cache), "-mcpu=gfx942"]) == 3
-        assert "what was audited is not the code in the folder" in capsys.readouterr().out
+        assert "what was audited is not the code that Triton has" in capsys.readouterr().out
 
     def test_an_llvm_that_ends_is_one_error_and_the_next_one_works(
         self, cache: Path, capsys: pytest.CaptureFixture[str]

@@ -259,3 +259,13 @@ def test_the_block_of_the_demo_is_proved(target: str, monkeypatch: pytest.Monkey
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert verilocc_mlir.compile(module, inputs, target=target, dynamic_shapes=given).proved
+
+
+def test_a_gpu_that_iree_does_not_know_is_one_error_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(InputError, match="IREE knows no GPU 'gfx666'") as error:
+        verilocc_mlir.compile(torch.nn.ReLU(), (torch.ones(4),), target="gfx666")
+    assert "gfx942" in error.value.hint
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".mlirbc"]

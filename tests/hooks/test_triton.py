@@ -159,7 +159,7 @@ def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyP
     variant = smallest("matmul")
     plain = build(variant, "gfx950", num_stages=2)
     assert "asyncmark" in plain.asm["llir"]
-    hook.install(replace="always")
+    hook.install(replace="always", toolchain="llc")
     kernel = build(variant, "gfx950", num_stages=2)
     (record,) = hook.reports()
     assert record.kind in ("unsupported", "input")
@@ -167,6 +167,29 @@ def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyP
     assert kernel.metadata.verilocc["reason"] == record.reason
     assert kernel.kernel == plain.kernel
     assert kernel.asm["amdgcn"] == plain.asm["amdgcn"]
+    # Triton's own LLVM has it, and is what the hook takes where no other is asked for.
+    hook.install(replace="always")
+    assert build(variant, "gfx950", num_stages=2).metadata.verilocc["kind"] == "proved"
+
+
+@pytest.mark.parametrize("toolchain", ["auto", *long("llc")])
+def test_a_wish_to_tritons_own_allocator_is_no_reason_to_leave_a_kernel_to_it(toolchain: str) -> None:
+    """Of the five targets gfx1250 alone has an option that Triton always gives to its LLVM."""
+    hook.install(replace="always", toolchain=toolchain)
+    assert build_sum("gfx1250").metadata.verilocc["kind"] == "proved"
+
+
+def test_the_llvm_is_tritons_own_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken() -> str:
+        return knobs.runtime.add_stages_inspection_hook.settings.toolchain.value
+
+    hook.install()
+    assert taken() == "triton"
+    hook.install(toolchain="llc")
+    assert taken() == "llc"
+    monkeypatch.setenv("VERILOCC_LLVM", "/usr/lib/llvm-22/bin")
+    hook.install()
+    assert taken() == "auto"
 
 
 @pytest.mark.parametrize(
@@ -315,7 +338,7 @@ def test_an_external_call_is_left_to_triton() -> None:
     metadata: dict[str, Any] = {}
     assert "elsewhere" in stages["amdgcn"](source, metadata)
     (record,) = hook.reports()
-    assert not record.proved
+    assert not record.ours
     assert "elsewhere" in record.reason
 
 
@@ -351,7 +374,7 @@ def test_a_hook_that_was_there_before_still_works() -> None:
 @pytest.mark.long
 def test_kernels_compile_in_several_threads_and_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
-    hook.install(replace="always")
+    hook.install(replace="always", toolchain="llc")
     # Triton parses a kernel each time, and CPython 3.11 before 3.11.8 must not do so in two threads at once
     # (github.com/python/cpython/issues/106905).
     parse, one_at_a_time = triton.runtime.jit.JITFunction.parse, threading.Lock()
@@ -490,7 +513,9 @@ def test_every_option_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     settings = knobs.runtime.add_stages_inspection_hook.settings
     assert settings == with_options(
-        None, {"effort": "best", "spill": "false", "solver_seconds": "5", "llc": "-x", "server": "unix:/run/s"}
+        None,
+        {"effort": "best", "spill": "false", "solver_seconds": "5", "llc": "-x", "server": "unix:/run/s"}
+        | {"toolchain": "triton"},
     )
     with pytest.raises(InputError, match="no option 'speed'"):
         hook.install(speed="high")
@@ -506,6 +531,7 @@ def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() ->
     own = build_sum("gfx942", 128)
     kept = own.metadata.verilocc
     assert (kept["kind"], kept["reason"]) == ("declined", "ours is proved, but: replace=never")
+    assert (kept["status"], kept["native"]["phases"]) == ("native, proved", 2)
     assert set(kept["modelled"]["ours"]) == set(kept["modelled"]["theirs"]) == {"scaled_sum"}
     hook.uninstall()
     plain = build_sum("gfx942", 128)

@@ -486,11 +486,11 @@ class TestGuard:
         (spills,) = shortfalls(one, unspilled(one))
         assert spills.startswith("stores and reloads ")
         (cycles,) = shortfalls(replace(one, cycles=1.2 * one.cycles), one)
-        assert cycles == "takes 1.2000 of its modelled cycles, more than the error bar of 17%"
+        assert cycles == "takes 1.2000 of its modelled cycles, more than the error bar of 10%"
         dearer = replace(one, cycles=2 * one.cycles)
         assert shortfalls(dearer, unspilled(one)) == [
             spills,
-            "takes 2.0000 of its modelled cycles, more than the error bar of 40%",
+            "takes 2.0000 of its modelled cycles, more than the error bar of 25%",
         ]
 
     def test_below_the_error_bar_more_cycles_fall_short_with_more_instructions_alone(self) -> None:
@@ -584,3 +584,45 @@ def test_no_spill_without_fallback_ends_without_a_result(source: Path, tmp_path:
     assert status == 3
     assert data["outcome"] == "unknown"
     assert not out.exists()
+
+
+def many_accumulators(count: int = 20) -> str:
+    """A loop of matrix instructions with more accumulators than there are AGPRs, 16 registers each."""
+    numbers = range(count)
+    mfma = "call <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half> %v{}, <4 x half> %v{}, <16 x float> %x{}, {})"
+    none = ", ".join(["i32 0"] * 3)
+    lines = [
+        'target triple = "amdgcn-amd-amdhsa"',
+        'define amdgpu_kernel void @acc(ptr addrspace(1) %a, i32 %n) "amdgpu-flat-work-group-size"="64,64" {',
+        "entry:",
+        "  %t = call i32 @llvm.amdgcn.workitem.id.x()",
+        "  %p = getelementptr <4 x half>, ptr addrspace(1) %a, i32 %t",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i32 [ 0, %entry ], [ %j, %loop ]",
+        *(f"  %x{k} = phi <16 x float> [ zeroinitializer, %entry ], [ %y{k}, %loop ]" for k in numbers),
+        "  %q = getelementptr <4 x half>, ptr addrspace(1) %p, i32 %i",
+        *(f"  %q{k} = getelementptr <4 x half>, ptr addrspace(1) %q, i32 {64 * k}" for k in range(9)),
+        *(f"  %v{k} = load <4 x half>, ptr addrspace(1) %q{k}" for k in range(9)),
+        *(f"  %y{k} = {mfma.format(k % 5, 5 + k // 5, k, none)}" for k in numbers),
+        "  %j = add i32 %i, 1",
+        "  %m = icmp slt i32 %j, %n",
+        "  br i1 %m, label %loop, label %done",
+        "done:",
+        *(f"  %o{k} = getelementptr <16 x float>, ptr addrspace(1) %a, i32 {64 * k}" for k in numbers),
+        *(f"  store <16 x float> %y{k}, ptr addrspace(1) %o{k}" for k in numbers),
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
+    """LLVM's default compile spills 302 registers of it, and none in that form."""
+    done = compile_module(many_accumulators().encode(), "acc.ll", Settings("gfx942", emit=Emit.OBJ))
+    (function,) = done.report.functions
+    assert done.report.outcome is Outcome.PROVED
+    assert function.plan == "matrices-in-vgprs"
+    assert function.resources is not None
+    assert function.greedy is not None
+    assert function.resources.vgpr_spills == 0 < (function.greedy.vgpr_spills or 0)

@@ -125,13 +125,15 @@ def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     ]  # fmt: skip
 
 
-@pytest.mark.long
 def test_what_nobody_proves_is_written_only_on_request_and_the_rest_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is no reason to lose the rest."""
     undisturbed = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM))
     undecided_on(monkeypatch, "bad")
     refused = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM))
-    assert refused.data is None
     assert refused.report.outcome is Outcome.UNKNOWN
+    assert refused.report.left_out == ("bad",)
+    assert code_of(refused, "good") == code_of(undisturbed, "good")
+    assert "\nbad:" not in (refused.data or b"").decode()
     written = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM), allow_unproved=True)
     assert written.report.outcome is Outcome.UNKNOWN
     for done in (refused, written):
@@ -166,7 +168,8 @@ def test_a_kernel_that_spills_scalars_beside_one_that_is_unknown(
     text = "\n".join([TWO[: TWO.index("define")], *spilling, TWO[TWO.index("define amdgpu_kernel void @bad") :]])
     settings = Settings(CPU, emit=Emit.OBJ, effort=effort)
     refused = compile_module(text.encode(), "k.ll", settings)
-    assert (refused.data, refused.report.outcome) == (None, Outcome.UNKNOWN)
+    assert (refused.report.left_out, refused.report.outcome) == (("bad",), Outcome.UNKNOWN)
+    assert list(read_code_object(refused.data or b"").kernels) == ["good", "spilling"]
     assert any(p.moves.saves for f in refused.report.functions for p in f.phases)
     written = compile_module(text.encode(), "k.ll", settings, allow_unproved=True)
     assert written.report.outcome is Outcome.UNKNOWN

@@ -71,6 +71,7 @@ _VALUES: dict[str, str] = {
     "llc": "-fp-contract=fast",
     "server": "unix:/run/verilocc.sock",
     "server_allocator": "exact",
+    "server_required": "true",
     "server_ca": "ca.pem",
     "server_cert": "cert.pem",
     "server_key": "key.pem",
@@ -164,7 +165,7 @@ def _command_words(known: Option) -> list[str]:
     if known.name == "server_allocator":
         return ["--server=unix:/run/other.sock", f"--allocator={text}"]
     # The way to nowhere is no part of what is asked for.
-    nowhere = ["--server=unix:/run/other.sock"] if known.of_access else []
+    nowhere = ["--server=unix:/run/other.sock"] if known.of_access or known.name == "server_required" else []
     if known.kind is Kind.EFFORT:
         return [f"-O={text}"]
     if known.kind is Kind.SWITCH:
@@ -200,11 +201,16 @@ def _mlir(name: str, _directory: Path) -> None:
 
 
 def _keyword(name: str) -> dict[str, Any]:
-    return {name: option(name).value(_VALUES[name])}
+    return {name: option(name).value(_VALUES[name]), **_beside(name)}
+
+
+def _beside(name: str) -> dict[str, str]:
+    """What an option cannot be without."""
+    return {"server": "unix:/run/other.sock"} if name == "server_required" else {}
 
 
 def _words(name: str) -> str:
-    return f"{option(name).word}={_VALUES[name]}"
+    return " ".join(f"{option(key).word}={text}" for key, text in {name: _VALUES[name], **_beside(name)}.items())
 
 
 WAYS: dict[str, Callable[[str, Path], object]] = {
@@ -359,7 +365,8 @@ _DEFAULTS: dict[Settings, tuple[_Seen, set[str]]] = {}
 """What a run with the default of an option shows: the same run for most of them."""
 
 
-@pytest.mark.parametrize("name", OPTION_NAMES)
+# A server that is required is in tests/service/test_server_part.py.
+@pytest.mark.parametrize("name", [name for name in OPTION_NAMES if name != "server_required"])
 def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     if _VALUES[name] == "exact":
         pytest.importorskip("ortools")
@@ -406,7 +413,9 @@ def test_over_the_wire_and_in_the_cache_s_key(name: str) -> None:
     plain = Settings(cpu="gfx942", server="unix:/run/s" if name == "server_allocator" else "")
     changed = with_options(plain, {name: _VALUES[name]})
     # The tools count as what they are: docs of pipeline.key.
-    no_part_of_what_comes_out = name in ("toolchain", "llvm", "tool_seconds") or option(name).of_access
+    no_part_of_what_comes_out = (
+        name in ("toolchain", "llvm", "tool_seconds", "server_required") or option(name).of_access
+    )
     same = Keys(changed, toolchain).of("0" * 64) == Keys(plain, toolchain).of("0" * 64)
     assert same == no_part_of_what_comes_out
     # Triton's cache is Triton's: it is enough that nothing is forgotten.

@@ -360,6 +360,7 @@ CHANGED = Settings(
     llvm=Path("/nowhere"),
     server="127.0.0.1:1",
     server_allocator="another",
+    server_required=True,
     access=ServerAccess(
         Path("ca.pem"), Path("cert.pem"), Path("key.pem"), Path("token.txt"), insecure=True, seconds=1.0
     ),
@@ -372,7 +373,7 @@ def test_every_setting_that_can_change_a_result_changes_its_key(name: str, toolc
     assert getattr(CHANGED, name) != getattr(Settings(), name)
     changed = replace(Settings(), **{name: getattr(CHANGED, name)})
     same = Keys(changed, toolchain).of("0" * 64) == Keys(Settings(), toolchain).of("0" * 64)
-    assert same == (name in ("tool_seconds", "toolchain", "llvm", "access"))
+    assert same == (name in ("tool_seconds", "toolchain", "llvm", "access", "server_required"))
 
 
 def test_keys_know_the_input_and_the_versions(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:

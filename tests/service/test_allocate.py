@@ -149,6 +149,27 @@ def test_the_text_is_sent_only_if_it_is_asked_for(client: Client, two: str) -> N
     assert answer.functions[0].assignments
 
 
+def test_a_text_of_the_scalar_phase_is_none_of_the_vector_phase(client: Client, two: str) -> None:
+    """It is bad input, and no allocation of ours that is refuted."""
+    request = sgpr(two)
+    request.mir.phase = problem_pb2.PHASE_VGPR
+    refused = refusal(lambda: client.allocation.Allocate(request, timeout=SECONDS))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_INPUT")
+    assert "is a scalar register that has no place yet" in refused.message
+    assert "PHASE_SGPR" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"), [(0, "phase is not set"), (77, "phase is 77, and there is none of that number; there are")]
+)
+def test_a_phase_that_there_is_not(client: Client, two: str, phase: Any, message: str) -> None:
+    request = sgpr(two)
+    request.mir.phase = phase
+    refused = refusal(lambda: client.allocation.Allocate(request, timeout=SECONDS))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST")
+    assert refused.message.startswith(message)
+
+
 @pytest.mark.parametrize("phase", ["sgpr", "vgpr"])
 def test_a_structured_problem_is_answered_with_its_proof(client: Client, two: str, phase: Phase) -> None:
     text = two

@@ -339,4 +339,6 @@ def test_the_example(tmp_path: Path) -> None:
 
 
 def test_without_a_directory_there_is_no_such_service(served: Served, client: Client) -> None:
-    assert refusal(lambda: Caller(client).get_batch("b")).code is StatusCode.UNIMPLEMENTED
+    refused = refusal(lambda: Caller(client).get_batch("b"))
+    assert (refused.code, refused.reason) == (StatusCode.UNIMPLEMENTED, "NO_BATCHES")
+    assert "started without --batches=DIR" in refused.message

@@ -246,6 +246,8 @@ def test_a_server_without_a_model_says_so(client: Client, kernel: Kernel) -> Non
 
 
 def test_a_directory_without_a_model_ends_the_start_with_one_error(tmp_path: Path) -> None:
+    # Whatever else is there is not looked at.
+    (tmp_path / "any.json").mkdir()
     assert "no model of plans is there" in start_fails("--plan-model", tmp_path, "--listen=127.0.0.1:0")
 
 

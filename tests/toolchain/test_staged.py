@@ -134,6 +134,9 @@ def test_only_implicit_vcc_is_mended() -> None:
     assert mend_implicit_vcc(text) == (
         "V_ADD $vcc_lo, implicit-def dead $vcc, implicit killed $vcc, implicit $vcc_lo_hi, $vcc_lo"
     )
+    # In inline assembly LLVM reads both as they are: $vcc would be 64 bits, and its name another.
+    assembly = 'INLINEASM &"s_mov_b32 $0, 0", 1, 10, implicit-def $vcc_lo'
+    assert mend_implicit_vcc(f"{assembly}\n{text}").split("\n")[0] == assembly
 
 
 @pytest.mark.parametrize(

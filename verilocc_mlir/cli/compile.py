@@ -72,7 +72,8 @@ def compile_command(
 ) -> int:
     """Compile LLVM IR (.ll, .bc) or pre-RA machine IR (.mir) for an AMD GPU; IN is - for standard input.
 
-    The result is written only if every register assignment in it is proved.
+    The result is written only if every register assignment in it is proved. A function that nobody proves is left out
+    of it.
     """
     settings = replace(settings_of(asked_of_server(options)), also=(Emit.MIR,) if save_temps else ())
     if asks_for_help(settings):
@@ -108,7 +109,7 @@ def compile_command(
             if text:
                 write(str(Path(save_temps) / f"{_stem(source)}.{when}.mir"), text)
     with ExitStack() as last:
-        if compiled.data is not None and (report.exit_code == 0 or allow_unproved):
+        if compiled.data is not None and (report.exit_code == 0 or report.left_out or allow_unproved):
             last.enter_context(written_last(destination, compiled.data))
             report = replace(report, output=destination)
         if recording is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -107,6 +108,8 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
 
 def _costed(source: str, options: dict[str, Any]) -> CostedFile:
     from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
+    from verilocc_mlir.pipeline.declared import undeclared_in
+    from verilocc_mlir.target.targets import target
     from verilocc_mlir.toolchain.inputs import decode
 
     ir = options["ir"]
@@ -118,4 +121,6 @@ def _costed(source: str, options: dict[str, Any]) -> CostedFile:
         timeout=options["tool_seconds"],
         work_group=read_work_group(options["work_group"]) if options["work_group"] else None,
     )
-    return cost_of_file(read(source), "<stdin>" if source == STDIO else source, read_options)
+    file = cost_of_file(read(source), "<stdin>" if source == STDIO else source, read_options)
+    beyond = undeclared_in(file.code, target(file.target))
+    return replace(file, notes=(*file.notes, *(f"{name}: {words}" for name, words in beyond.items())))

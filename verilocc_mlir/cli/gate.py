@@ -1,4 +1,4 @@
-"""``verilocc gate``: kernels of now against a baseline."""
+"""``verilocc gate``: kernels of now against a baseline, or against budgets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _GROUPS: dict[str, Any] = {
     "verilocc gate": [
-        {"name": "Baseline", "options": ["--baseline", "--update"]},
-        {"name": "What fails", "options": ["--tolerance", "--fail-on"]},
+        {"name": "Against what", "options": ["--baseline", "--update", "--budgets"]},
+        {"name": "What fails", "options": ["--tolerance", "--fail-on", "--disassemble"]},
         {"name": "Result", "options": ["--markdown", "--sarif", "--quiet"]},
         {"name": "LLVM, for LLVM IR and for names", "options": ["--mcpu", "--mattr", "--llvm", "--tool-seconds"]},
     ]
@@ -26,7 +26,14 @@ _GROUPS: dict[str, Any] = {
 
 @click.command("gate", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATHS...")
-@click.option("--baseline", required=True, metavar="FILE", help="What the kernels took when it was written; JSON.")
+@click.option("--baseline", default="", metavar="FILE", help="What the kernels took when it was written; JSON.")
+@click.option(
+    "--budgets",
+    "budgets_path",
+    default="",
+    metavar="FILE",
+    help="What the kernels may take: lines such as 'attn_* vgprs<=128 vgpr_spills<=0 waves>=4'.",
+)
 @click.option("--update", is_flag=True, help="Write the baseline anew, whatever is worse; the exit code is then 0.")
 @click.option(
     "--tolerance",
@@ -40,6 +47,11 @@ _GROUPS: dict[str, Any] = {
     multiple=True,
     type=click.Choice(["new", "vanished"]),
     help="Kernels that are not in the baseline, or only there, fail too.",
+)
+@click.option(
+    "--disassemble",
+    is_flag=True,
+    help="Look at the code of code objects too: a kernel that uses registers which it does not declare fails.",
 )
 @click.option(
     "--markdown", default="", metavar="FILE", help="Write a summary for a pull request; - is standard output."
@@ -59,7 +71,9 @@ _GROUPS: dict[str, Any] = {
 def gate_command(
     paths: tuple[Path, ...],
     baseline: str,
+    budgets_path: str,
     update: bool,
+    disassemble: bool,
     tolerances: tuple[str, ...],
     fail_on: tuple[str, ...],
     markdown: str,
@@ -70,13 +84,21 @@ def gate_command(
     llvm: Path | None,
     tool_seconds: float,
 ) -> int:
-    """Compare what kernels take with a baseline: registers, spills, waves, scratch, LDS, and whether they are proved.
+    """Compare what kernels take with a baseline or with budgets: registers, spills, waves, scratch, LDS, and whether
+    they are proved.
 
-    PATHS are code objects (.hsaco, .co, .o), assembly (.s, .amdgcn, .rocmasm), reports of verilocc compile (.json),
-    LLVM IR (.ll, .llir, .bc; compiled by llc), and folders of all but IR, such as a cache of Triton's.
+    PATHS are code objects (.hsaco, .co, .o), bundles and fat binaries of HIP, assembly (.s, .amdgcn, .rocmasm), reports
+    of verilocc compile (.json), LLVM IR (.ll, .llir, .bc; compiled by llc), and folders of all but IR, such as a cache
+    of Triton's.
 
     Exit codes: 0 nothing is worse, 4 a kernel is worse than the tolerances allow, 2 bad input or a failed tool.
     """
+    if not (baseline or budgets_path):
+        raise click.UsageError("give --baseline=FILE or --budgets=FILE")
+    if update and not baseline:
+        raise click.UsageError("--update needs --baseline=FILE")
+
+    from verilocc_mlir.pipeline.gate.budgets import of_no_kernel, read_budgets
     from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
     from verilocc_mlir.pipeline.gate.read import read_kernels
     from verilocc_mlir.pipeline.settings import Settings
@@ -85,15 +107,20 @@ def gate_command(
     from verilocc_mlir.report.gate.text import to_text
     from verilocc_mlir.results.documents.gate import to_json
     from verilocc_mlir.results.gate import GateRun, Status
+    from verilocc_mlir.toolchain.inputs import decode
     from verilocc_mlir.version import __version__
 
     allowed = read_tolerances(",".join(tolerances))
     for path in filter(None, (baseline if update else "", markdown, sarif)):
         check_writable(path)
-    before = _baseline(baseline, update)
-    now = read_kernels(paths, Settings(cpu=cpu, features=features, llvm=llvm, tool_seconds=tool_seconds))
+    budgets = read_budgets(decode(read(budgets_path), budgets_path), budgets_path) if budgets_path else ()
+    before = _baseline(baseline, update) if baseline else None
+    settings = Settings(cpu=cpu, features=features, llvm=llvm, tool_seconds=tool_seconds)
+    now = read_kernels(paths, settings, disassemble=disassemble)
     failing = frozenset((Status.WORSE, *map(Status, fail_on)))
-    run = GateRun(__version__, baseline, compare(before, now.kernels, allowed), failing, now.notes, update)
+    rows = compare(before, now.kernels, allowed, budgets)
+    notes = (*now.notes, *of_no_kernel(budgets, now.kernels))
+    run = GateRun(__version__, baseline or budgets_path, rows, failing, notes, update)
     if update:
         write(baseline, to_json(now.kernels, __version__).encode())
     if markdown:

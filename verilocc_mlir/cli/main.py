@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import io
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,9 +20,9 @@ import click
 
 from verilocc_mlir.cli.help import HELP, Group
 from verilocc_mlir.cli.output import discard_stdout
-from verilocc_mlir.collector import look_for_garbage_seldom
+from verilocc_mlir.cli.signals import end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
-from verilocc_mlir.late_methods import compile_methods_late
+from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
 from verilocc_mlir.version import __version__
 
 _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
@@ -53,6 +52,9 @@ _COMMANDS = {
     "doctor": "doctor",
 }
 """The commands in the order of the help, each with its module of this package, where it is ``NAME_command``."""
+
+_WITH_OTHERS_CODE = ("torch", "serve", "corpus", "train", "adapt", "eval")
+"""Commands in whose process a user's program runs, or large packages of others: Python stays as it is there."""
 
 
 class _Commands(Group):
@@ -116,10 +118,6 @@ def _interrupted() -> int:
     return ExitCode.INTERRUPTED
 
 
-def _terminated(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def _leave(status: list[int]) -> None:
     """End at once, where there is an exit code: Python takes every object apart before, 30 ms for a small compile."""
     for stream in (sys.stdout, sys.stderr):
@@ -133,10 +131,13 @@ def main() -> NoReturn:
     """The console script. SIGTERM ends it as Ctrl-C does: tools killed, nothing written, exit code 130."""
     status: list[int] = []
     atexit.register(_leave, status)  # first, so that it comes after all that others want done at the end
-    signal.signal(signal.SIGTERM, _terminated)
     _prepare_streams()
-    look_for_garbage_seldom()
-    compile_methods_late()
+    command = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+    if command != "torch":  # a user's program runs first there
+        end_on_sigterm()
+    if command not in _WITH_OTHERS_CODE:
+        look_for_garbage_seldom()
+        compile_methods_late()
     status.append(_flushed(run(sys.argv[1:])))
     sys.exit(status[0])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +25,7 @@ NONE, LOCAL = "none", "local"
 
 _ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
 ACCESS_OPTIONS = [f"--{defined.word}" for defined in _ACCESS]
-SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
+SERVER_OPTIONS = ["--server", "--server-required", *ACCESS_OPTIONS]
 """Their names, in groups for the help."""
 
 
@@ -38,10 +37,16 @@ def access_options(command: _Command) -> _Command:
 
 
 def server_option(words: str) -> Callable[[_Command], _Command]:
-    """``--server``, ``words`` being what it takes besides addresses; the default is ``none``."""
-    return click.option(
+    """``--server``, ``words`` being what it takes besides addresses, by default ``none``; and ``--server-required``."""
+    address = click.option(
         "--server", default=NONE, show_default=True, metavar="ADDR", help=f"HOST:PORT, unix:PATH, {words}."
     )
+    required = click.option(
+        "--server-required",
+        is_flag=True,
+        help="An error where the server is down, wrong or late; else the allocator here takes its place.",
+    )
+    return lambda command: address(required(command))
 
 
 def access_taken(options: dict[str, Any]) -> ServerAccess:
@@ -52,8 +57,11 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     """``options`` with the fields of ``Settings`` in place of those about the server."""
     access = access_taken(options)
     server: str = options.pop("server")
+    required: bool = options.pop("server_required")
     # Without a server, the settings hold nothing about the way to one.
     if server == NONE:
+        if required:
+            raise click.UsageError("--server-required needs --server")
         return options
     from verilocc_mlir.allocators import allocator_names
 
@@ -64,7 +72,14 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     requested: str = options["allocator"]
     is_allocator_here = requested in (*allocator_names(), LLVM_ALLOCATOR) and requested != MODEL
     local = requested if is_allocator_here else DEFAULT_ALLOCATOR
-    return {**options, "allocator": local, "server": server, "server_allocator": requested, "access": access}
+    return {
+        **options,
+        "allocator": local,
+        "server": server,
+        "server_allocator": requested,
+        "server_required": required,
+        "access": access,
+    }
 
 
 @contextlib.contextmanager
@@ -75,17 +90,19 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
         UnsupportedError: the extra is not installed. InputError: as for ``Client``.
     """
     needs_service()
-    # gRPC writes failures of handshakes and name look-ups to standard error. Our error messages say the same once.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.remote.client import Client
+    from verilocc_mlir.remote.quiet import quiet_grpc
 
     with contextlib.ExitStack() as stack:
-        address = server
-        if server == LOCAL:
-            from verilocc_mlir.service.inprocess import serving
+        with quiet_grpc():
+            from verilocc_mlir.remote.client import Client
 
-            address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
-        yield stack.enter_context(Client(address, access, shown=server))
+            address = server
+            if server == LOCAL:
+                from verilocc_mlir.service.inprocess import serving
+
+                address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
+            client = stack.enter_context(Client(address, access, shown=server))
+        yield client
 
 
 @contextlib.contextmanager

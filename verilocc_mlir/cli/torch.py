@@ -11,6 +11,7 @@ import click
 
 from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
 from verilocc_mlir.cli.help import HELP, Command
+from verilocc_mlir.cli.signals import end_on_sigterm
 from verilocc_mlir.errors import InputError, VeriloccError
 
 _FORM = (
@@ -40,6 +41,7 @@ def torch_command(source: str, target: str, **options: Any) -> int:
     front_end("torch")
     iree = find_iree_compile(options["iree_path"])
     program = _made(Path(file), factory)
+    end_on_sigterm()
     settings = settings_taken(options)
     compiled = compile(
         program[0],

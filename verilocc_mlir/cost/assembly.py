@@ -87,13 +87,13 @@ class _Builder:
             block.falls_through = False
 
     def finished(self) -> tuple[Block, ...]:
-        while self.blocks and all(i.base in _PADDING for i in self.blocks[-1].instructions):
+        """The blocks without what pads the end; at least one, which has no instruction if its IR is unreachable."""
+        while len(self.blocks) > 1 and all(i.base in _PADDING for i in self.blocks[-1].instructions):
             self.blocks.pop()
-        if self.blocks:
-            code = self.blocks[-1].instructions
-            ends = [k for k, i in enumerate(code) if i.base == "s_endpgm"]
-            if ends and all(i.base in _PADDING for i in code[ends[-1] + 1 :]):
-                del code[ends[-1] + 1 :]
+        code = self.blocks[-1].instructions
+        ends = [k for k, i in enumerate(code) if i.base == "s_endpgm"]
+        if ends and all(i.base in _PADDING for i in code[ends[-1] + 1 :]):
+            del code[ends[-1] + 1 :]
         return tuple(self.blocks)
 
 

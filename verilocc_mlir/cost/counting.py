@@ -66,10 +66,10 @@ class Scratch:
     ``v_readlane`` with a constant lane of a VGPR that the function also writes so (SILowerSGPRSpills.cpp).
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, target: Target) -> None:
         self._has_scratch = function.figures.scratch_bytes != 0
         self._in_memory = function.figures.vgpr_spills != 0
-        self._resource = scratch_resource(function.blocks[0].instructions)
+        self._resource = scratch_resource(function.blocks, target)
         self._lanes = {
             i.defs[0] for i in function.instructions if i.base == "v_writelane_b32" and _constant(i.operands[-1])
         }

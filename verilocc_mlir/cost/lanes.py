@@ -1,21 +1,25 @@
 """What the lanes of a wave hold in a vector register, where the code says it: multiples and bits of the work-item's id.
 
 A value is known in each lane, or known but for a number that is the same in all lanes (an address of the work-group, a
-loop counter). That is enough for bank conflicts of LDS, which do not depend on such a number.
+loop counter) or in those of a group (a delay that is read for each row of work-items). That is enough for bank
+conflicts of LDS and for the lanes that load neighbouring bytes, which do not depend on such numbers.
+
+A function that is not followed here, as a product of floats, gives equal numbers where its operands are equal. So does
+a load, where the addresses are.
 
 Sources: the ISA manuals' VALU opcode tables; AMDGPUUsage, "Initial Kernel Execution State", for the ids in ``v0``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.flow import Flow
 from verilocc_mlir.cost.instructions import Instruction, Kind, decode, halves
-from verilocc_mlir.cost.registers import is_vector, is_vgpr, units
+from verilocc_mlir.cost.registers import EXEC, is_vector, units
 
 _Rule = Callable[..., "Lanes | None"]
 _WORD = 0xFFFFFFFF
@@ -29,17 +33,28 @@ class Lanes:
     """A 32-bit number in each lane.
 
     Attributes:
-        values: by lane; those of an inexact value start at 0.
-        exact: the numbers are these; else all have one unknown number added.
+        values: by lane; in each group of lanes they start at 0, if there are groups.
+        groups: of each lane, numbered by their first lanes. To all numbers of a group one unknown number is added.
+            Without groups the numbers are exact.
     """
 
     values: tuple[int, ...]
-    exact: bool
+    groups: tuple[int, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is unknown."""
+        return not self.groups
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether one number for all lanes is all that may be unknown."""
+        return not any(self.groups)
 
     @property
     def is_uniform(self) -> bool:
         """Whether all lanes hold the same number."""
-        return len(set(self.values)) == 1
+        return self.is_shifted and len(set(self.values)) == 1
 
 
 State = dict[int, Lanes]
@@ -52,7 +67,7 @@ def work_item_ids(extents: tuple[int, int, int], lanes: int) -> Lanes:
     """``v0`` of the first wave of a work-group: the three ids of each lane's work-item, ten bits each."""
     x, y, _ = extents
     ids = [(k % x, k // x % y, k // (x * y)) for k in range(lanes)]
-    return Lanes(tuple(a | b << _ID_BITS | c << 2 * _ID_BITS for a, b, c in ids), exact=True)
+    return Lanes(tuple(a | b << _ID_BITS | c << 2 * _ID_BITS for a, b, c in ids))
 
 
 def known_lanes(function: Function, flow: Flow, start: State, lanes: int) -> list[State] | None:
@@ -106,24 +121,34 @@ def step(instruction: Instruction, state: State, lanes: int) -> None:
         results = [(one.defs, _result(one, state, lanes)) for one in pair]
     else:
         results = [(instruction.defs, _result(instruction, state, lanes))]
+    loads = instruction.kind is Kind.VMEM
     for defs, value in results:
         for unit in defs:
             state.pop(unit, None)
         if value is not None:
-            state[defs[0]] = value
+            for unit in defs if loads else defs[:1]:
+                state[unit] = value
 
 
 def _result(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
-    """What the first register that it writes holds then; None where that is not known."""
+    """What the first register that it writes holds then, of a load each; None where that is not known."""
     base, operands = instruction.base, instruction.operands
     if base in ("s_mov_b32", "s_movk_i32", "v_mov_b32"):
-        plain = len(operands) == 2 and not instruction.mnemonic.endswith(("dpp", "sdwa", "dpp8"))
+        plain = len(operands) == 2 and not instruction.mnemonic.endswith(_OTHER_LANES)
         return value_of(operands[1], state, lanes) if plain and instruction.defs else None
-    if instruction.kind is not Kind.VALU or not instruction.defs or not is_vector(instruction.defs[0]):
+    if not instruction.defs or not is_vector(instruction.defs[0]):
         return None
-    rule = _RULES.get(base)
-    if rule is None or instruction.mnemonic.endswith(("dpp", "sdwa", "dpp8")):
+    if instruction.kind is Kind.VMEM:
+        address = loaded_from(instruction, state, lanes)
+        return None if address is None else _opaque(address)
+    if instruction.kind is not Kind.VALU or instruction.mnemonic.endswith(_OTHER_LANES):
         return None
+    if (rule := _RULES.get(base)) is None:
+        if not base.startswith(_OPAQUE):
+            return None
+        read = [_held(unit, state, lanes) for unit in instruction.uses if unit not in (EXEC, EXEC + 1)]
+        known = [value for value in read if value is not None]
+        return _opaque(*known) if known and len(known) == len(read) else None
     number, compute = rule
     skipped = 2 if len(operands) > number + 1 and operands[1].startswith(("vcc", "s", "null")) else 1
     sources = [value_of(operand, state, lanes) for operand in operands[skipped : skipped + number]]
@@ -131,29 +156,77 @@ def _result(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) ->
     return compute(*known) if len(known) == number == len(sources) else None
 
 
+_OTHER_LANES = ("dpp", "sdwa", "dpp8")
+_OPAQUE = (
+    "v_cvt_", "v_mul_f", "v_add_f", "v_sub_f", "v_subrev_f", "v_fma_", "v_fmac_", "v_fmaak_", "v_fmamk_", "v_mac_f",
+    "v_mad_f", "v_rcp_", "v_trunc_", "v_floor_", "v_rndne_", "v_min_", "v_max_",
+)  # fmt: skip
+"""Beginnings of mnemonics whose result depends on nothing but the operands of its own lane."""
+
+
+def loaded_from(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+    """The low word of what each lane's address of a vector load varies by; None where that is not known.
+
+    The load's scalar base and its offset are the same for all lanes.
+    """
+    if not instruction.base.startswith(("global_load_", "flat_load_", "buffer_load_")) or instruction.is_store:
+        return None
+    if "idxen" in instruction.text or len(instruction.operands) < 2:
+        return None
+    address = units(instruction.operands[1])
+    return _held(address[0], state, lanes) if address else Lanes((0,) * lanes, (0,) * lanes)
+
+
 @lru_cache(maxsize=1024)
 def constant(number: int, lanes: int) -> Lanes:
     """The same number in each lane."""
-    return Lanes((number & _WORD,) * lanes, exact=True)
+    return Lanes((number & _WORD,) * lanes)
 
 
 def value_of(operand: str, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
-    """What an operand holds; None where that is not known in each lane."""
+    """What an operand holds, of a 64-bit one the low word; None where that is not known in each lane."""
     group = units(operand)
     if not group:
         try:
             return constant(int(operand, 0), lanes)
         except ValueError:
             return None
-    if len(group) != 1 or operand[0] in "-|" or ".l" in operand or ".h" in operand:
+    if group[2:] or operand[0] in "-|" or ".l" in operand or ".h" in operand:
         return None
-    known = state.get(group[0])
-    return known if known is not None or is_vgpr(group[0]) else Lanes((0,) * lanes, exact=False)
+    return _held(group[0], state, lanes)
 
 
-def _shifted(values: tuple[int, ...]) -> Lanes:
-    """Numbers of which one that is the same in all lanes is not known."""
-    return Lanes(tuple(v - values[0] & _WORD for v in values), exact=False)
+def _held(unit: int, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+    known = state.get(unit)
+    return known if known is not None or is_vector(unit) else Lanes((0,) * lanes, (0,) * lanes)
+
+
+@lru_cache(maxsize=1 << 14)
+def _grouped(values: tuple[int, ...], groups: tuple[Hashable, ...]) -> Lanes | None:
+    """Numbers of which one that is the same in all lanes of a group is not known; None if each lane is a group."""
+    numbers: dict[Hashable, int] = {}
+    first: dict[Hashable, int] = {}
+    for value, group in zip(values, groups, strict=True):
+        numbers.setdefault(group, len(numbers))
+        first.setdefault(group, value)
+    if len(numbers) == len(values) > 1:
+        return None
+    relative = tuple(v - first[g] & _WORD for v, g in zip(values, groups, strict=True))
+    return Lanes(relative, tuple(numbers[g] for g in groups))
+
+
+def _together(first: tuple[Hashable, ...], second: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """The groups of lanes that are in one group of both."""
+    if not first or not second or first == second:
+        return first or second
+    return tuple(zip(first, second, strict=True))
+
+
+@lru_cache(maxsize=1 << 14)
+def _opaque(*sources: Lanes) -> Lanes | None:
+    """What a function gives of which only that is known: equal results where the operands are equal."""
+    lanes = len(sources[0].values)
+    return _grouped((0,) * lanes, tuple(zip(*(c for s in sources for c in (s.values, s.groups) if c), strict=True)))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -161,30 +234,35 @@ def either(a: Lanes, b: Lanes) -> Lanes | None:
     """What is known where either of two values may be there."""
     if a == b:
         return a
-    return _shifted(a.values) if _shifted(a.values) == _shifted(b.values) else None
+    groups = _together(a.groups, b.groups) or (0,) * len(a.values)
+    first, second = _grouped(a.values, groups), _grouped(b.values, groups)
+    return first if first == second else None
 
 
 @lru_cache(maxsize=1 << 14)
-def add(a: Lanes, b: Lanes) -> Lanes:
-    values = tuple(x + y & _WORD for x, y in zip(a.values, b.values, strict=True))
-    return Lanes(values, exact=True) if a.exact and b.exact else _shifted(values)
+def add(a: Lanes, b: Lanes) -> Lanes | None:
+    return _known(tuple(x + y & _WORD for x, y in zip(a.values, b.values, strict=True)), a, b)
 
 
 @lru_cache(maxsize=1 << 14)
-def subtract(a: Lanes, b: Lanes) -> Lanes:
-    values = tuple(x - y & _WORD for x, y in zip(a.values, b.values, strict=True))
-    return Lanes(values, exact=True) if a.exact and b.exact else _shifted(values)
+def subtract(a: Lanes, b: Lanes) -> Lanes | None:
+    return _known(tuple(x - y & _WORD for x, y in zip(a.values, b.values, strict=True)), a, b)
+
+
+def _known(values: tuple[int, ...], a: Lanes, b: Lanes) -> Lanes | None:
+    """``values``, to which what is unknown of either is added."""
+    return Lanes(values) if a.exact and b.exact else _grouped(values, _together(a.groups, b.groups))
 
 
 @lru_cache(maxsize=1 << 14)
 def multiply(a: Lanes, b: Lanes) -> Lanes | None:
-    """A product with an unknown number is known where the other factor is a known constant."""
+    """A product with an unknown number is known but for its multiple, which is the same where both factors are."""
     if not b.exact:
         a, b = b, a
-    if not b.exact or not (a.exact or b.is_uniform):
-        return None if not (a.is_uniform and b.is_uniform) else Lanes((0,) * len(a.values), exact=False)
+    if not b.exact:
+        return _opaque(a, b)
     values = tuple(x * y & _WORD for x, y in zip(a.values, b.values, strict=True))
-    return Lanes(values, exact=True) if a.exact else _shifted(values)
+    return Lanes(values) if a.exact else _grouped(values, _together(a.groups, b.values))
 
 
 def shift_left(amount: Lanes, a: Lanes) -> Lanes | None:
@@ -194,17 +272,13 @@ def shift_left(amount: Lanes, a: Lanes) -> Lanes | None:
 
 
 def _bits(rule: Callable[..., int], *sources: Lanes) -> Lanes | None:
-    """A rule on bits: only exact numbers have known bits; the same of unknown numbers is the same in all lanes."""
-    if all(source.exact for source in sources):
-        return _exact(rule, sources)
-    if all(source.is_uniform for source in sources):
-        return Lanes((0,) * len(sources[0].values), exact=False)
-    return None
+    """A rule on bits: only exact numbers have known bits."""
+    return _exact(rule, sources) if all(source.exact for source in sources) else _opaque(*sources)
 
 
 @lru_cache(maxsize=1 << 14)
 def _exact(rule: Callable[..., int], sources: tuple[Lanes, ...]) -> Lanes:
-    return Lanes(tuple(rule(*row) & _WORD for row in zip(*(s.values for s in sources), strict=True)), exact=True)
+    return Lanes(tuple(rule(*row) & _WORD for row in zip(*(s.values for s in sources), strict=True)))
 
 
 def _signed(value: int) -> int:
@@ -264,7 +338,7 @@ def _bitwise(rule: Callable[..., int]) -> _Rule:
     return of
 
 
-def _subtract_reversed(a: Lanes, b: Lanes) -> Lanes:
+def _subtract_reversed(a: Lanes, b: Lanes) -> Lanes | None:
     return subtract(b, a)
 
 
@@ -272,18 +346,18 @@ def _left(a: Lanes, amount: Lanes) -> Lanes | None:
     return shift_left(amount, a)
 
 
-def _lanes_below(mask: Lanes, start: Lanes) -> Lanes:
-    return add(start, _set_below(mask, 0))
+def _lanes_below(mask: Lanes, start: Lanes) -> Lanes | None:
+    return add(start, _set_below(mask, 0)) if mask.exact else None
 
 
-def _high_lanes_below(mask: Lanes, start: Lanes) -> Lanes:
-    return add(start, _set_below(mask, 32))
+def _high_lanes_below(mask: Lanes, start: Lanes) -> Lanes | None:
+    return add(start, _set_below(mask, 32)) if mask.exact else None
 
 
 def _set_below(mask: Lanes, first: int) -> Lanes:
     """How many lanes below each, from lane ``first`` on, have a bit set in a mask of 32 lanes."""
     ones = [bin(mask.values[0] & (1 << min(max(k - first, 0), 32)) - 1).count("1") for k in range(len(mask.values))]
-    return Lanes(tuple(ones), mask.exact)
+    return Lanes(tuple(ones))
 
 
 _RULES: Mapping[str, tuple[int, _Rule]] = {
@@ -298,7 +372,7 @@ _RULES: Mapping[str, tuple[int, _Rule]] = {
         ("v_mad_u32_u24", "v_mad_i32_i24", "v_mad_u64_u32", "v_mad_co_u64_u32"), (3, _then(multiply, add, 2))
     ),
     "v_mul_hi_u32": (2, _bitwise(_high)),
-    "v_lshlrev_b32": (2, shift_left),
+    **dict.fromkeys(("v_lshlrev_b32", "v_lshlrev_b64"), (2, shift_left)),
     "v_lshrrev_b32": (2, _bitwise(_right)),
     "v_ashrrev_i32": (2, _bitwise(_right_signed)),
     "v_and_b32": (2, _bitwise(_and)),
@@ -306,7 +380,7 @@ _RULES: Mapping[str, tuple[int, _Rule]] = {
     "v_xor_b32": (2, _bitwise(_xor)),
     "v_bfe_u32": (3, _bitwise(_field)),
     "v_bfi_b32": (3, _bitwise(_select)),
-    "v_lshl_add_u32": (3, _then(_left, add, 2)),
+    **dict.fromkeys(("v_lshl_add_u32", "v_lshl_add_u64"), (3, _then(_left, add, 2))),
     "v_add_lshl_u32": (3, _then(add, _left, 2)),
     "v_lshl_or_b32": (3, _then(_left, _bitwise(_or), 2)),
     "v_and_or_b32": (3, _then(_bitwise(_and), _bitwise(_or), 2)),

@@ -17,6 +17,7 @@ from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.flow import DEFAULT_TRIPS, Flow, control_flow, executions
 from verilocc_mlir.cost.trips import IrLoop, find_trips
 from verilocc_mlir.cost.work import Amounts, differences, executed, ratio, work_of_blocks
+from verilocc_mlir.target.targets import Target
 
 Trips = dict[int, tuple[int, str]]
 """Iterations of each loop by its index, each with its source: ``"ir"``, ``"code"``, ``"other"`` or ``"default"``."""
@@ -38,12 +39,18 @@ class _Side:
     order: list[int] = field(default_factory=list[int])
 
     @classmethod
-    def of(cls, function: Function, ir_loops: Sequence[IrLoop], given: Mapping[int, tuple[int, str]] | None) -> _Side:
+    def of(
+        cls,
+        function: Function,
+        target: Target,
+        ir_loops: Sequence[IrLoop],
+        given: Mapping[int, tuple[int, str]] | None,
+    ) -> _Side:
         flow = control_flow(function)
         trips = dict(given) if given is not None else find_trips(function, flow, ir_loops)
         loops = flow.loops.loops
         order = sorted(range(len(loops)), key=lambda k: loops[k].header)
-        return cls(function, flow, trips, [*work_of_blocks(function)], order)
+        return cls(function, flow, trips, [*work_of_blocks(function, target)], order)
 
     def children(self, parent: int) -> list[int]:
         return [k for k in self.order if self.flow.loops.loops[k].parent == parent]
@@ -91,6 +98,7 @@ class _Pair:
 def match(
     first: Function,
     second: Function,
+    target: Target,
     ir_loops: Sequence[IrLoop] = (),
     fixed: Mapping[int, tuple[int, str]] | None = None,
 ) -> Matched:
@@ -100,7 +108,7 @@ def match(
         ir_loops: loops of the IR that both come from.
         fixed: the counts of the first, which stay as they are.
     """
-    sides = _Side.of(first, ir_loops, fixed), _Side.of(second, ir_loops, None)
+    sides = _Side.of(first, target, ir_loops, fixed), _Side.of(second, target, ir_loops, None)
     known = sides[0].trips, sides[1].trips
     if all(len(side.trips) == len(side.order) for side in sides) and not _unequal(sides, known):
         return Matched(*known)

@@ -6,11 +6,13 @@ Sources: SIInsertWaitcnts.cpp (event to counter), Utils/AMDGPUBaseInfo.cpp (fiel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 
+from verilocc_mlir.cost.assembly import Block
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.registers import SGPR, is_vector, units
+from verilocc_mlir.target.targets import Target
 
 _DWORDS = {
     "b8": 1, "u8": 1, "i8": 1, "b16": 1, "u16": 1, "i16": 1, "b32": 1, "u32": 1, "i32": 1, "f32": 1, "b64": 2,
@@ -74,16 +76,20 @@ def waits(text: str) -> tuple[tuple[str, int], ...]:
     return ((names[0], value),)
 
 
-def scratch_resource(code: Iterable[Instruction]) -> str:
-    """The SGPRs that hold the resource of a function's private memory on gfx90a, which has no flat scratch by default.
+def scratch_resource(blocks: Sequence[Block], target: Target) -> str:
+    """The SGPRs that hold the resource of a function's private memory on gfx90a, which has no flat scratch by default;
+    ``""`` on the others, whose code uses ``scratch_*``.
 
     The resource is in s[0:3] on entry. Two ``s_mov_b64`` at the start of a kernel may move it elsewhere
-    (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup).
-
-    Args:
-        code: the first block.
+    (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup). A block that loads the arguments may come before them
+    (AMDGPUUsage, "Preloaded Kernel Arguments").
     """
-    copied_to = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
+    if target.architected_flat_scratch:
+        return ""
+    copied_to: dict[str, tuple[int, ...]] = {}
+    for move in (i for block in blocks[:2] for i in block.instructions if i.base == "s_mov_b64"):
+        # Later the same registers may hold something else.
+        copied_to.setdefault(move.operands[1], units(move.operands[0]))
     low, high = copied_to.get("s[0:1]", ()), copied_to.get("s[2:3]", ())
     if len(low) == len(high) == 2 and high[0] == low[1] + 1:
         return f"s[{low[0] - SGPR}:{high[1] - SGPR}]"
@@ -93,7 +99,9 @@ def scratch_resource(code: Iterable[Instruction]) -> str:
 def is_scratch(instruction: Instruction, resource: str) -> bool:
     """Whether it accesses the wave's private memory, with ``scratch_*``, or with ``buffer_*`` through ``resource``."""
     return instruction.base.startswith("scratch_") or (
-        instruction.base.startswith(("buffer_load", "buffer_store")) and instruction.operands[2:3] == (resource,)
+        bool(resource)
+        and instruction.base.startswith(("buffer_load", "buffer_store"))
+        and instruction.operands[2:3] == (resource,)
     )
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from verilocc_mlir.cost import counting
+from verilocc_mlir.cost.accesses import slower_accesses
 from verilocc_mlir.cost.assembly import Function, parse_assembly
-from verilocc_mlir.cost.conflicts import bank_conflicts
 from verilocc_mlir.cost.flow import DEFAULT_TRIPS, Flow, control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.simulate import State, Time, Work, run_block, work_of
@@ -246,13 +246,13 @@ def cost_of_function(
     trips_by_loop = find_trips(function, flow, ir_loops) if trips is None else trips
     counts = executions(flow, {k: count for k, (count, _) in trips_by_loop.items()})
     unhidden = Unhidden(function, target)
-    conflicts = bank_conflicts(function, flow, target)
-    time = _latency(function, flow, counts, target, unhidden, conflicts)
-    units, alone = _work(function, counts, target, unhidden, conflicts)
+    slower = slower_accesses(function, flow, target)
+    time = _latency(function, flow, counts, target, unhidden, slower)
+    units, alone = _work(function, counts, target, unhidden, slower)
     figures = function.figures
     occupancy = figures.occupancy(target)
     counted = Tally(function, counts)
-    scratch = counting.Scratch(function)
+    scratch = counting.Scratch(function, target)
     waiting = hidden(time.total, alone, occupancy)
     bound = "latency" if waiting >= work(units, target) else max(units, key=lambda name: units[name])
     loops = tuple(
@@ -342,12 +342,12 @@ def _work(
     counts: Sequence[float],
     target: Target,
     unhidden: Unhidden,
-    conflicts: Sequence[Mapping[int, float]],
+    slower: Sequence[Mapping[int, float]],
 ) -> tuple[dict[str, float], float]:
     """Cycles of each unit, and what is in none of them."""
     units: dict[str, float] = dict.fromkeys(UNITS, 0.0)
     alone = 0.0
-    for block, times, slower in zip(function.blocks, counts, conflicts, strict=True):
+    for block, times, longer in zip(function.blocks, counts, slower, strict=True):
         for place, instruction in enumerate(block.instructions):
             if own := unhidden.cycles(instruction):
                 alone += times * own
@@ -355,8 +355,8 @@ def _work(
             needed: Work = work_of(instruction, target)
             units["valu"] += times * needed.valu
             units["mfma"] += times * needed.matrix
-            units["lds"] += times * needed.lds * slower.get(place, 1.0)
-            units["memory"] += times * needed.vmem
+            units["lds"] += times * needed.lds * longer.get(place, 1.0)
+            units["memory"] += times * needed.vmem * longer.get(place, 1.0)
             units["salu"] += times * needed.salu
     return units, alone
 
@@ -367,7 +367,7 @@ def _latency(
     counts: Sequence[float],
     target: Target,
     unhidden: Unhidden,
-    conflicts: Sequence[Mapping[int, float]],
+    slower: Sequence[Mapping[int, float]],
 ) -> Time:
     """L and its parts. Each block starts in the state that its most frequent predecessor leaves; of several, the last
     one before it in the code: where a branch skips a body that counts too, the body's wait is not waited for again.
@@ -383,7 +383,7 @@ def _latency(
             before = after[max(leading, key=lambda p: (counts[p], p < block, p))] if leading else State()
             taken = _is_taken(function, flow, counts, block)
             time_of[block], after[block] = run_block(
-                function.blocks[block], target, before.after(0.0), unhidden, conflicts[block], taken=taken
+                function.blocks[block], target, before.after(0.0), unhidden, slower[block], taken=taken
             )
     whole = Time()
     for block, time in time_of.items():

@@ -190,12 +190,12 @@ _UNIT = {Kind.VALU: Unit.VALU, Kind.MFMA: Unit.MATRIX, Kind.WMMA: Unit.MATRIX}
 
 
 def run_block(
-    block: Block, target: Target, state: State, unhidden: Unhidden, conflicts: Mapping[int, float], *, taken: bool
+    block: Block, target: Target, state: State, unhidden: Unhidden, slower: Mapping[int, float], *, taken: bool
 ) -> tuple[Time, State]:
     """Issue the instructions of ``block`` from ``state``.
 
     Args:
-        conflicts: how many times as long LDS accesses take, by their position, for bank conflicts.
+        slower: how many times as long accesses take, by their position (``accesses.py``).
         unhidden: says what is an access to private memory, and how long it takes.
         taken: the block's branch goes elsewhere than to the next block.
 
@@ -229,8 +229,8 @@ def run_block(
             time.busy += state.free[unit] - now
             now = state.free[unit]
         access = _memory_unit(instruction, current, speed, unhidden) if current.counters else None
-        if access is not None and place in conflicts:
-            access = access[0], access[1] * conflicts[place], access[2]
+        if access is not None and place in slower:
+            access = access[0], access[1] * slower[place], access[2]
         _issue(current, now, state, speed, access)
         now += speed.slot
     if taken:

@@ -63,7 +63,7 @@ def _pair(first: Function | None, second: Function | None, target: Target, loops
     if first is None or second is None:
         alone = [None if side is None else cost_of_function(side, target, loops) for side in (first, second)]
         return Pair(alone[0], alone[1])
-    matched = match(first, second, loops)
+    matched = match(first, second, target, loops)
     return Pair(
         cost_of_function(first, target, trips=matched.first),
         cost_of_function(second, target, trips=matched.second),
@@ -107,5 +107,5 @@ class Reference:
         if own is None:
             return None
         fixed = {loop.index: (loop.trips, loop.source) for loop in self.costs[own.name].loops}
-        matched = match(own, function, fixed=fixed)
+        matched = match(own, function, self._target, fixed=fixed)
         return None if matched.problem else cost_of_function(function, self._target, trips=matched.second)

@@ -3,7 +3,7 @@
 CDNA: the instruction units of a CU work side by side, so the one with the most work decides. RDNA: the cycles of the
 vector units add up, those of VALU, LDS and vector memory; the scalar unit works beside them. Both were chosen by
 measured rows (``benchmarks/hardware.py``): the order of dedispersion on W7800 has a rank correlation of 0.40 with the
-greatest unit and of 0.81 with the sum; on MI250X 0.54 and 0.48. With the scalar unit in the sum, convolutions on W7800
+greatest unit and of 0.81 with the sum; on MI250X 0.90 and 0.88. With the scalar unit in the sum, convolutions on W7800
 that spill nothing have 0.88 instead of 0.91.
 """
 

@@ -39,7 +39,7 @@ class Unhidden:
     def __init__(self, function: Function, target: Target) -> None:
         self._speed = speed = rates(target)
         self._lanes = 4 * target.wave_size
-        self._private: Callable[[Instruction], int] = Scratch(function).accesses
+        self._private: Callable[[Instruction], int] = Scratch(function, target).accesses
         held = (function.figures.scratch_bytes or 0) * target.wave_size * function.figures.occupancy(target)
         first, second, far = _shares(held, speed)
         self.latency = first * speed.vmem_latency + second * speed.l2_latency + far * speed.far_latency

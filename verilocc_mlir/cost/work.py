@@ -16,6 +16,7 @@ from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.counting import Scratch
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.memory import dwords
+from verilocc_mlir.target.targets import Target
 
 Amounts = Mapping[str, float]
 """Amounts by what they are of; what is not there is 0."""
@@ -33,9 +34,9 @@ both of which count (assumed; less than measured times of equal code differ by).
 _TO_LDS = re.compile(r"_load_(?:async_to_)?lds|\blds\b")
 
 
-def work_of_blocks(function: Function) -> list[Counter[str]]:
+def work_of_blocks(function: Function, target: Target) -> list[Counter[str]]:
     """The work of one execution of each block, by position."""
-    private = Scratch(function).accesses
+    private = Scratch(function, target).accesses
     return [_sum(i for i in block.instructions if not private(i)) for block in function.blocks]
 
 

@@ -58,8 +58,9 @@ def why_function(
         UnsupportedError: a physical register or spill code of a form that is not known.
     """
     views = [_View(record, preamble, target) for record in records]
+    peaks = {bank: peak(view.curve(bank))[0] for view in views for bank in view.banks}
     # What is beyond the budget is spilled and costs no waves.
-    needs = {bank: min(peak(view.curve(bank))[0], view.available(bank)) for view in views for bank in view.banks}
+    needs = {bank: min(peaks[bank], view.available(bank)) for view in views for bank in view.banks}
     attributes = function_attributes(preamble, records[0].function)
     size, lds = flat_work_group_size(attributes, target), attributes.lds_bytes + launch_lds
     most = allocatable(records[0].before, preamble, target).waves[1]
@@ -72,7 +73,7 @@ def why_function(
     limit = min(most, waves_by_work_group(target, lds, size)[1])
     moved = tuple(move for view in views for move in view.moved())
     taken = resources and replace(resources, waves=min(resources.waves, limit))
-    return WhyFunction(records[0].function, is_kernel, occupancy(needs), limit, tuple(files), moved, taken)
+    return WhyFunction(records[0].function, is_kernel, occupancy(peaks), limit, tuple(files), moved, taken)
 
 
 class _View:
@@ -111,6 +112,7 @@ class _View:
         return FilePressure(
             file=bank.value.upper(),
             available=available,
+            beside=self._beside(bank, slot),
             most=most,
             held=most - sum(value.registers for value in values),
             at=self._site(slot // 4),
@@ -120,6 +122,14 @@ class _View:
             more_waves=Threshold(more, waves_with(more)) if more else None,
             plan=self._plan({**needs, bank: goal}) if goal else (),
         )
+
+    def _beside(self, bank: Bank, slot: int) -> int:
+        """AGPRs for values that are live at a slot and may be in either file."""
+        if bank is not Bank.VGPR:
+            return 0
+        ranges = [r for r in self.problem.ranges if {Bank.VGPR.value, Bank.AGPR.value} <= {*r.banks}]
+        free = self.available(Bank.AGPR) - peak(self.curve(Bank.AGPR))[0]
+        return max(min(sum(_live_registers(r, slot) for r in ranges), free), 0)
 
     def _elsewhere(self, bank: Bank, most: int, slot: int) -> tuple[Site, ...]:
         others = dict.fromkeys(start // 4 for start, value in self.curve(bank) if value == most and start > slot)

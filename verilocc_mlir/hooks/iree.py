@@ -3,8 +3,9 @@
 iree-compile runs three times, each part of the work once: up to the kernels with how each is to be tiled; from there to
 the module, leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from
 the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as IREE
-made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). In the end every code
-object in the file is accounted for, byte for byte (``vmfb``).
+made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is proved as
+it is: IREE's own allocation is audited (``iree_native``). In the end every code object in the file is accounted for,
+byte for byte (``vmfb``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -15,24 +16,32 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_dump import CONFIGURED, FROM_CONFIGURED, LINK, Dispatch, dump_flags, read_dispatches
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
+from verilocc_mlir.hooks.iree_native import stopped_kernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
+from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
 from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
+from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT, check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
+from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain.choose import with_own_llvm
 from verilocc_mlir.toolchain.descriptor import Cause
+from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 
 OURS = (
@@ -48,12 +57,6 @@ OURS = (
     "--iree-rocm-target",
 )
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
-
-CONFIGURED = ("--compile-to=executable-configurations", "--mlir-print-debuginfo", LINK)
-"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since
-IREE 3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since
-they are in the module."""
-FROM_CONFIGURED = ("--compile-from=executable-configurations",)
 
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
 """Flags that only begin like one of those."""
@@ -117,7 +120,9 @@ def compile_mlir(
         if flag.startswith(OURS) and not flag.startswith(_TARGET_FLAGS):
             raise InputError(f"{flag.partition('=')[0]} is set by verilocc itself", hint="leave it out")
     spent = Spent.begin()
-    kernels = Kernels(with_options(settings, options), store_of(cache), jobs=jobs)
+    chosen = with_options(settings, options)
+    check_required(chosen)
+    kernels = Kernels(chosen, store_of(cache), jobs=jobs)
     policy = member(Replace, replace, "replace")
     iree = iree or find_iree_compile()
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
@@ -185,8 +190,11 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
     report = _Progress(len(sources_of_kernels), progress)
     results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
+    dispatches = _by_tritons(run, dump, dispatches, results, progress)
+    _require_server(run.kernels.settings, results.values(), run.shown_as)
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
-    ours = [k for k in kernels if k.proved]
+    kernels = _with_native(run, configured, kernels, progress)
+    ours = [k for k in kernels if k.ours]
     if ours:
         progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
         vmfb = _substitute(run, configured, kernels)
@@ -200,6 +208,73 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
             hint="report this, with the module and IREE's version",
         )
     return vmfb, kernels
+
+
+def _by_tritons(
+    run: _Run,
+    dump: Path,
+    dispatches: Sequence[Dispatch],
+    results: dict[str, KernelResult],
+    progress: Callable[[str], None],
+) -> Sequence[Dispatch]:
+    """The dispatches, those that the llc at hand does not read as the LLVM 24 in Triton's package reads them; what that
+    makes of them is in ``results`` then. Nothing of it where the user names an LLVM, or there is no Triton.
+    """
+    settings = run.kernels.settings
+    refused = {name for name, result in results.items() if result.code_object is None and not result.report}
+    unnamed = isinstance(run.kernels.toolchain, Toolchain) and settings.toolchain is ToolchainChoice.AUTO
+    if not (refused and unnamed and with_own_llvm(settings.toolchain, settings.llvm) is ToolchainChoice.TRITON):
+        return dispatches
+    kernels = Kernels(replace(settings, toolchain=ToolchainChoice.TRITON), run.kernels.store, run.kernels.jobs)
+    newer = {d.executable: d for d in read_dispatches(dump, kernels.toolchain.version[0])}
+    sources = [source for name in sorted(refused) if (source := newer[name].source) is not None]
+    progress(f"{len(sources)} again by {kernels.toolchain.version_text}, as the llc at hand does not read them")
+    report = _Progress(len(sources), progress)
+    for result in kernels.compile(sources, report.add):
+        if result.code_object is not None:
+            results[result.name] = result
+    return [newer[d.executable] if d.executable in refused else d for d in dispatches]
+
+
+def _require_server(settings: Settings, results: Iterable[KernelResult], where: str) -> None:
+    """
+    Raises:
+        ToolchainError: a server is required, and had not its part in some kernel.
+    """
+    missed = next((r.reason for r in results if r.code_object is None and REQUIRED in r.reason), "")
+    if settings.server_required and missed:
+        raise ToolchainError(missed, where=where, hint=REQUIRED_HINT)
+
+
+def _with_native(
+    run: _Run, configured: Path, kernels: tuple[IreeKernel, ...], progress: Callable[[str], None]
+) -> tuple[IreeKernel, ...]:
+    """The kernels, with a verdict on IREE's own allocation of each that stays."""
+    if all(kernel.ours for kernel in kernels):
+        return kernels
+
+    def of_iree(source: Path, output: Path, flags: Sequence[str]) -> None:
+        run.iree_compile(source, output, flags, "native")
+
+    try:
+        stopped = stopped_kernels(of_iree, configured, run.directory / "native", run.iree.version(), progress)
+    except VeriloccError as error:
+        verdict = not_audited(error)
+        return tuple(k if k.ours else replace(k, native=verdict) for k in kernels)
+    audited: list[IreeKernel] = []
+    for kernel in kernels:
+        if not kernel.ours:
+            progress(f"audit of IREE's own: {kernel.executable}")
+            made = partial(_stopped, stopped, kernel.executable)
+            kernel = replace(kernel, native=native_verdict(made, run.kernels.settings))
+        audited.append(kernel)
+    return tuple(audited)
+
+
+def _stopped(stopped: Mapping[str, NativeKernel], executable: str) -> NativeKernel:
+    if executable not in stopped:
+        raise UnsupportedError("iree-compile prints no machine IR of it")
+    return stopped[executable]
 
 
 class _Progress:
@@ -253,7 +328,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
             measured, declined = found.said, f"ours is proved, and {found.declined}" if found.declined else ""
     return IreeKernel(
         executable=dispatch.executable,
-        proved=ours is not None and not declined,
+        ours=ours is not None and not declined,
         reason=reason or declined,
         code_object=dispatch.own if ours is None or declined else ours,
         own=dispatch.own,

@@ -20,11 +20,12 @@ from verilocc_mlir.hooks.baseline import Comparison, Replace
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_result import IreeKernel
 from verilocc_mlir.hooks.kernels import Kernels, KernelSource
+from verilocc_mlir.hooks.native_verdict import NativeVerdict
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.key import Keys
 
 _MODULE, _INDEX = "module.vmfb", "kernels.json"
-_PLAIN = ("executable", "proved", "reason", "declined")
+_PLAIN = ("executable", "ours", "reason", "declined")
 """Attributes of a kernel that the index has as they are."""
 
 
@@ -86,6 +87,7 @@ def _index(kernel: IreeKernel) -> dict[str, Any]:
         **{name: getattr(kernel, name) for name in _PLAIN},
         "source": None if kernel.source is None else {**asdict(kernel.source), "ir": ""},
         "comparison": msgspec.to_builtins(kernel.comparison),
+        "native": kernel.native and kernel.native.to_data(),
     }
 
 
@@ -103,4 +105,5 @@ def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKern
         after=parts[f"{number}.after"].decode(),
         source=None if source is None else KernelSource(**source),
         comparison=msgspec.convert(row["comparison"], Comparison),
+        native=None if row["native"] is None else NativeVerdict(**row["native"]),
     )

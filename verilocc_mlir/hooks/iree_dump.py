@@ -23,6 +23,11 @@ _FLOAT_CONTRACTION = "-fp-contract=fast"
 _RELAXED_FEATURE = "+relaxed-buffer-oob-mode"
 _HEAD_BYTES = 4096
 LINK = "--iree-hal-link-executables=false"
+CONFIGURED = ("--compile-to=executable-configurations", "--mlir-print-debuginfo", LINK)
+"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since
+IREE 3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since
+they are in the module."""
+FROM_CONFIGURED = ("--compile-from=executable-configurations",)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.hooks.iree import CONFIGURED, FROM_CONFIGURED
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
-from verilocc_mlir.hooks.iree_dump import MachineIrDump, dump_flags, machine_ir_of, read_dispatches
+from verilocc_mlir.hooks.iree_dump import (
+    CONFIGURED,
+    FROM_CONFIGURED,
+    MachineIrDump,
+    dump_flags,
+    machine_ir_of,
+    read_dispatches,
+)
 from verilocc_mlir.pipeline.audit import Sides
 from verilocc_mlir.pipeline.native import NativeKernel, named
 from verilocc_mlir.toolchain.staged import has_wwm_registers
@@ -26,6 +32,9 @@ _STOPS = {
 }
 """The pass before which each phase's texts are printed (AMDGPUTargetMachine.cpp): the first after its rewriter, since
 ``-stop-after`` is no option of iree-compile."""
+
+Run = Callable[[Path, Path, Sequence[str]], None]
+"""iree-compile: a module, the file to write, further flags."""
 
 
 def iree_kernels(
@@ -55,21 +64,43 @@ def iree_kernels(
         progress(f"iree-compile {source}")
         iree.run(source, configured, [*base, *CONFIGURED], stage="configured", shown_as=str(source))
 
-        def dump(stop: str) -> dict[str, MachineIrDump]:
-            progress(f"iree-compile {source}, up to {stop}")
-            stopped = [*base, *FROM_CONFIGURED, f"--stop-before={stop}"]
-            return _dumps(iree, configured, directory / stop, stopped, str(source))
+        def run(module: Path, output: Path, more: Sequence[str]) -> None:
+            iree.run(module, output, [*base, *more], stage="native", shown_as=str(source))
 
-        dumps = {phase: [dump(stop) for stop in _STOPS[phase]] for phase in ("sgpr", "vgpr")}
-        before_vgpr = dumps["vgpr"][0]
-        whole_wave = {name for name, dumped in before_vgpr.items() if has_wwm_registers(dumped.text)}
-        if whole_wave:
-            dumps["wwm"] = [dump(stop) for stop in _STOPS["wwm"]]
-    version = f"IREE {iree.version()}"
-    return tuple(
-        NativeKernel(name, dumped.cpu, version, "greedy", tuple(_phases(name, dumps, name in whole_wave)))
+        return tuple(stopped_kernels(run, configured, directory, iree.version(), progress).values())
+
+
+def stopped_kernels(
+    run: Run, configured: Path, directory: Path, version: str, progress: Callable[[str], None] = lambda _: None
+) -> dict[str, NativeKernel]:
+    """Every dispatch of a module in iree-compile's hands, by its executable.
+
+    Args:
+        run: iree-compile, with the flags of the module and more.
+        configured: the module with how each kernel is tiled (``iree_dump.CONFIGURED``).
+        directory: for what it leaves.
+        version: of iree-compile.
+
+    Raises:
+        InputError: it has no GPU kernel. ToolchainError: iree-compile crashed.
+    """
+    directory.mkdir(exist_ok=True)
+
+    def dump(stop: str) -> dict[str, MachineIrDump]:
+        progress(f"iree-compile up to {stop}")
+        return _dumps(run, configured, directory / stop, [*FROM_CONFIGURED, f"--stop-before={stop}"])
+
+    dumps = {phase: [dump(stop) for stop in _STOPS[phase]] for phase in ("sgpr", "vgpr")}
+    before_vgpr = dumps["vgpr"][0]
+    whole_wave = {name for name, dumped in before_vgpr.items() if has_wwm_registers(dumped.text)}
+    if whole_wave:
+        dumps["wwm"] = [dump(stop) for stop in _STOPS["wwm"]]
+    return {
+        name: NativeKernel(
+            name, dumped.cpu, f"IREE {version}", "greedy", tuple(_phases(name, dumps, name in whole_wave))
+        )
         for name, dumped in before_vgpr.items()
-    )
+    }
 
 
 def iree_sources(source: Path, target: str, iree: IreeCompiler, directory: Path) -> tuple[Path, ...]:
@@ -93,19 +124,17 @@ def iree_sources(source: Path, target: str, iree: IreeCompiler, directory: Path)
     return tuple(paths)
 
 
-def _dumps(
-    iree: IreeCompiler, sources: Path, directory: Path, flags: list[str], shown_as: str
-) -> dict[str, MachineIrDump]:
+def _dumps(run: Run, configured: Path, directory: Path, flags: list[str]) -> dict[str, MachineIrDump]:
     """Each dispatch's machine IR by the dispatch's name."""
     directory.mkdir()
     failure: VeriloccError | None = None
     try:
-        iree.run(sources, directory / "none.vmfb", [*flags, *dump_flags(directory)], stage="native", shown_as=shown_as)
+        run(configured, directory / "none.vmfb", [*flags, *dump_flags(directory)])
     except InputError as error:  # expected: there is no object
         failure = error
     dumps = [machine_ir_of(path) for path in sorted(directory.glob("*.rocmasm"))]
     if not dumps or None in dumps:
-        raise failure or InputError("it has no GPU kernel", where=shown_as)
+        raise failure or InputError("it has no GPU kernel")
     return {dumped.executable: dumped for dumped in dumps if dumped is not None}
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import resource
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,10 +16,11 @@ from typing import Any
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.hooks.kernels import KernelSource
+from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 """Version of the JSON form; raised whenever it changes."""
 
 _DIGITS = 4
@@ -58,8 +60,8 @@ class IreeKernel:
 
     Attributes:
         executable: its symbol in the module.
-        proved: its code object is ours, every register assignment in it proved.
-        reason: why it is left as IREE made it; ``""`` where it is not.
+        ours: its code object is ours, every register assignment in it proved.
+        reason: why it stays as IREE made it; ``""`` where it does not.
         code_object: the bytes that are in the file.
         own: the code object IREE made.
         report: of ``verilocc compile``; empty where it did not come to one.
@@ -67,13 +69,14 @@ class IreeKernel:
         after: machine IR after the last phase; likewise.
         comparison: ours beside IREE's own, by the model.
         declined: ours is proved, and IREE's stays, because ``replace`` says so.
+        native: the verdict on IREE's own allocation, where that stays; None where it does not.
         measured: what was measured of ours beside IREE's, and decided; ``""`` where nothing was.
         keyed: the store may keep it.
         source: its LLVM IR and how it was compiled; None where there is none.
     """
 
     executable: str
-    proved: bool
+    ours: bool
     reason: str
     code_object: bytes
     own: bytes
@@ -82,14 +85,24 @@ class IreeKernel:
     after: str
     comparison: Comparison = _NOT_COMPARED
     declined: bool = False
+    native: NativeVerdict | None = None
     measured: str = ""
     keyed: bool = True
     source: KernelSource | None = field(default=None, repr=False, compare=False)
 
     @property
+    def proved(self) -> bool:
+        """Whether the registers in its code object are proved, ours or IREE's own."""
+        return self.ours or (self.native is not None and self.native.proved)
+
+    @property
     def status(self) -> str:
-        """``"proved"``: ours is in the file; ``"declined"``: proved, but IREE's own stays; ``"left"``: not proved."""
-        return "proved" if self.proved else "declined" if self.declined else "left"
+        """``"proved"``: ours is in the file; ``"native, proved"``: IREE's own is, proved; else nobody proves what is
+        there: ``"declined"``, although ours is proved, or ``"left"``.
+        """
+        if self.proved:
+            return "proved" if self.ours else NATIVE
+        return "declined" if self.declined else "left"
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -99,6 +112,13 @@ class IreeKernel:
     def phases(self) -> list[Mapping[str, Any]]:
         """Entries of the report for each function and phase."""
         return [phase for function in self.report.get("functions", ()) for phase in function["phases"]]
+
+    @property
+    def obligations(self) -> int:
+        """Checked of the code that is in the file, or else of ours."""
+        if self.native is not None and self.native.phases:
+            return self.native.obligations
+        return sum(phase["obligations"] for phase in self.phases)
 
     @property
     def fallbacks(self) -> list[str]:
@@ -140,12 +160,20 @@ class IreeResult:
         return all(kernel.proved for kernel in self.kernels)
 
     @property
+    def server(self) -> tuple[str, ...]:
+        """Why a server that was named had not its part, a line for each reason with how many kernels say it."""
+        counts = Counter(said for kernel in self.kernels if (said := kernel.report.get("server")))
+        of = f" of {len(self.kernels)} kernels"
+        return tuple(f"in {count}{of}: {said}" for said, count in counts.items())
+
+    @property
     def exit_code(self) -> ExitCode:
-        """PROVED if every kernel in the file is, REFUTED if one of ours has a counterexample, else UNKNOWN."""
+        """PROVED if every kernel in the file is, by anyone; of the others, REFUTED if one has a counterexample, ours or
+        IREE's own, else UNKNOWN.
+        """
         if self.proved:
             return ExitCode.PROVED
-        refuted = any(not k.proved and k.report.get("outcome") == "refuted" for k in self.kernels)
-        return ExitCode.REFUTED if refuted else ExitCode.UNKNOWN
+        return ExitCode.REFUTED if any(_is_refuted(k) for k in self.kernels) else ExitCode.UNKNOWN
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -158,23 +186,26 @@ class IreeResult:
             "flags": list(self.flags),
             "exit_code": int(self.exit_code),
             "counts": self.counts(),
+            "server": list(self.server),
             "vmfb": {"bytes": len(self.vmfb), "sha256": hashlib.sha256(self.vmfb).hexdigest()},
             "kernels": [_kernel(kernel) for kernel in self.kernels],
             **self.spent.to_data(),
         }
 
     def counts(self) -> dict[str, int]:
-        """Kernels: all, proved, proved with our allocation in every phase, proved with a fallback, left to IREE because
-        they are not proved, and IREE's own although ours is.
+        """Kernels: all, proved by anyone, ours in every phase, ours with a fallback, IREE's own and proved, IREE's own
+        and proved by nobody, and IREE's own although ours is proved.
         """
-        proved = [k for k in self.kernels if k.proved]
-        fallbacks = [k for k in proved if k.fallbacks]
+        ours = [k for k in self.kernels if k.ours]
+        fallbacks = [k for k in ours if k.fallbacks]
+        proved = sum(k.proved for k in self.kernels)
         return {
             "kernels": len(self.kernels),
-            "proved": len(proved),
-            "ours": len(proved) - len(fallbacks),
+            "proved": proved,
+            "ours": len(ours) - len(fallbacks),
             "with_fallback": len(fallbacks),
-            "left": sum(k.status == "left" for k in self.kernels),
+            "native": proved - len(ours),
+            "left": len(self.kernels) - proved,
             "declined": sum(k.declined for k in self.kernels),
         }
 
@@ -192,6 +223,11 @@ class IreeResult:
                     (directory / f"{base}.{suffix}").write_bytes(data)
 
 
+def _is_refuted(kernel: IreeKernel) -> bool:
+    refuted = kernel.native is not None and kernel.native.refuted
+    return not kernel.proved and (refuted or kernel.report.get("outcome") == "refuted")
+
+
 def _kernel(kernel: IreeKernel) -> dict[str, Any]:
     own = read_code_object(kernel.own).kernels
     return {
@@ -199,8 +235,9 @@ def _kernel(kernel: IreeKernel) -> dict[str, Any]:
         "functions": list(kernel.functions),
         "status": kernel.status,
         "reason": kernel.reason or None,
+        "native": kernel.native and kernel.native.to_data(),
         "fallbacks": kernel.fallbacks,
-        "obligations": sum(phase["obligations"] for phase in kernel.phases),
+        "obligations": kernel.obligations,
         "code_object": {
             "bytes": len(kernel.code_object),
             "sha256": hashlib.sha256(kernel.code_object).hexdigest(),

@@ -29,9 +29,11 @@ def print_result(result: IreeResult, output: str, to: Console) -> None:
     for kernel in result.kernels:
         for fallback in kernel.fallbacks:
             to.print(Text(f"fallback: {fallback}: LLVM's allocation instead, proved"))
-        if not kernel.proved:
-            stays = "IREE's own stays" if kernel.declined else "left as IREE made it"
-            to.print(Text(f"{stays}: {kernel.executable}: {kernel.reason}"))
+        if not kernel.ours:
+            verdict = f" ({kernel.native})" if kernel.native else ""
+            to.print(Text(f"IREE's own stays{verdict}: {kernel.executable}: {kernel.reason}"))
+    for line in result.server:
+        to.print(Text(f"server: {line}"))
     to.print(Text(summary(result) + (f"; wrote {output}" if output else "; nothing was written")))
 
 
@@ -39,11 +41,12 @@ def summary(result: IreeResult) -> str:
     if not result.kernels:
         return "the module has no GPU kernel"
     counts = result.counts()
-    text = f"{counts['proved']} of {counts['kernels']} kernels proved and found in the .vmfb byte for byte"
+    ours = counts["ours"] + counts["with_fallback"]
+    text = f"{counts['proved']} of {counts['kernels']} kernels proved: {ours} ours, found in the .vmfb byte for byte"
     if counts["with_fallback"]:
         text += f", {counts['with_fallback']} of them with LLVM's allocation in a phase"
-    if counts["declined"]:
-        text += f"; {counts['declined']} are IREE's own, ours being worse by the model or not wanted"
+    if counts["native"]:
+        text += f"; {counts['native']} as IREE allocated them"
     if counts["left"]:
         text += f"; {counts['left']} left as IREE made them, unproved"
     spent = result.spent
@@ -67,10 +70,10 @@ def _row(kernel: IreeKernel) -> tuple[str, ...]:
     # "main$async_" stands before all of them.
     name = ", ".join(re.sub(r"^.*?\$async_(?=dispatch_)", "", function) for function in kernel.functions)
     verdict = kernel.status if kernel.status != "left" else kernel.report.get("outcome", "left")
-    obligations = str(sum(phase["obligations"] for phase in kernel.phases)) if kernel.phases else ""
+    obligations = str(kernel.obligations or "")
     ours, theirs = (list(side.values()) for side in (kernel.comparison.ours, kernel.comparison.theirs))
     numbers = (_pair(ours, theirs, field) for field in ("vgprs", "sgprs", "scratch_bytes", "waves", "cycles"))
-    return (name, verdict, obligations, _allocators(kernel) if kernel.proved else "IREE", *numbers)
+    return (name, verdict, obligations, _allocators(kernel) if kernel.ours else "IREE", *numbers)
 
 
 def _allocators(kernel: IreeKernel) -> str:

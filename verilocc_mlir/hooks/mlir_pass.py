@@ -160,7 +160,11 @@ def _replace(bindings: Bindings, module: Any, result: ModuleResult) -> None:
 
 
 def _remark_fallbacks(bindings: Bindings, module: Any, result: ModuleResult) -> None:
+    """What took the place of our allocation, and of a server's."""
     for report in result.reports:
+        if report.server:
+            message = f"{PASS_NAME}: @{result.name}: the allocation server had not its part: {report.server}"
+            bindings.remark(module, message)
         for function in report.functions:
             for phase in function.phases:
                 if phase.fallback:

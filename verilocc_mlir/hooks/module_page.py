@@ -10,12 +10,18 @@ from markupsafe import Markup
 
 from verilocc_mlir.hooks.baseline import Standing
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
+from verilocc_mlir.hooks.native_verdict import NATIVE
 
 _COLUMNS = {
     "VGPRs": "vgprs", "SGPRs": "sgprs", "scratch, bytes": "scratch_bytes", "waves": "waves", "cycles": "cycles",
 }  # fmt: skip
-_STATUS = {"proved": "ours, proved", "declined": "IREE's, ours proved", "left": "IREE's"}
-_BADGES = {"proved": "proved", "declined": "unknown", "left": "invalid"}
+_STATUS = {
+    "proved": "ours, proved",
+    NATIVE: "IREE's, proved",
+    "declined": "IREE's, ours proved",
+    "left": "IREE's, unproved",
+}
+_BADGES = {"proved": "proved", NATIVE: "proved", "declined": "unknown", "left": "invalid"}
 
 
 def module_page(result: IreeResult, links: Mapping[str, str]) -> str:

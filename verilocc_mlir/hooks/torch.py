@@ -12,6 +12,7 @@ spine.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -31,9 +32,13 @@ from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
 from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, import_module, name_of
 from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.target.targets import TARGETS
+
+logger = logging.getLogger("verilocc_mlir.hooks")
 
 _OF_IREE = re.compile(r"iree-compile(: | \()")
 """How messages begin that are about the module: rejected with ":", a crash or a time-out with the stage in brackets."""
+_UNKNOWN_TARGET = re.compile(r"\b[Uu]nknown ROCM target\b")
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,9 @@ def compile(
             progress=progress,
         )
     except (InputError, ToolchainError) as error:
+        if _UNKNOWN_TARGET.search(error.what):
+            known = f"{', '.join(TARGETS)}, or a product that IREE knows, such as mi300x"
+            raise InputError(f"IREE knows no GPU {target!r}", hint=f"give one of {known}") from error
         if not _OF_IREE.match(error.what):
             raise
         command = iree_command(iree, _keep(imported.mlir, name), target, flags)
@@ -155,6 +163,8 @@ def compile(
             where=error.where or name,
             hint=f"this shows it, and IREE's developers can run it: {command}",
         ) from error
+    for line in result.server:
+        logger.warning("%s: the allocation server had not its part %s", name, line)
     return TorchModule(result, imported.signature)
 
 

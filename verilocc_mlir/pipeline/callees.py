@@ -30,7 +30,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import Call, calls_in
+from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
@@ -44,7 +44,15 @@ _SPARE = 16
 
 
 class BrokenPromiseError(VeriloccError):
-    """The final code overwrites what a mask says is kept, or that could not be shown."""
+    """The final code overwrites what a mask says is kept, or that could not be shown.
+
+    Attributes:
+        overwritten: units that a function overwrites although a mask says that it keeps them, by its name.
+    """
+
+    def __init__(self, what: str, overwritten: Mapping[str, frozenset[int]] | None = None) -> None:
+        super().__init__(what)
+        self.overwritten = overwritten or {}
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,20 @@ class Promises:
     kept: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
 
-def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target) -> Promises:
+def callees_first(
+    text: str,
+    path: str,
+    compiler: StagedCompiler,
+    target: Target,
+    withheld: Mapping[str, frozenset[int]] | None = None,
+) -> Promises:
     """``text``, machine IR before the first phase, with masks of what the local functions in it leave alone.
 
     The text itself where there is nothing to gain: no direct call of a local function, or a mask that is written out
     already.
+
+    Args:
+        withheld: units that no mask of a function may say it keeps, by its name.
     """
     if _CALL not in text:
         return Promises(text)
@@ -76,7 +93,8 @@ def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target
         levels = list(_levels(file, calls))
         draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
         for names in levels:
-            kept |= draft.kept(with_masks(file, kept), names)
+            found = draft.kept(with_masks(file, kept), names)
+            kept |= {name: units - (withheld or {}).get(name, frozenset()) for name, units in found.items()}
     except VeriloccError:
         return Promises(text)
     kept = {name: units for name, units in kept.items() if units}
@@ -92,9 +110,13 @@ def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, t
     late = compiler.late(text)
     if obj not in (compiler.emit(late), compiler.assemble(compiler.emit(late, "asm"))):
         raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
-    findings = check_calls(parse_mir(text, path), parse_mir(late, f"{path} behind the last pass"), target)
+    allocated, code = parse_mir(text, path), parse_mir(late, f"{path} behind the last pass")
+    findings = check_calls(allocated, code, target)
     if findings:
-        raise BrokenPromiseError(f"{findings[0].message}: {findings[0].instruction}")
+        file = replace(code, functions=(*allocated.functions, *code.functions))
+        lost = {f.name: may_write(f, kept_for_callers(file, f.name, target)) for f in code.functions}
+        message = f"{findings[0].message}: {findings[0].instruction}"
+        raise BrokenPromiseError(message, {name: units for name, units in lost.items() if units})
 
 
 def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:

@@ -3,9 +3,9 @@
 llc verifies the whole allocated text when it reads it, before any pass. A fault that it finds there is ours, and an
 error. A fault that a later pass shows is an error too, unless a plain compile with ``-verify-machineinstrs`` has the
 same one: the same function, the same pass, the same message. That one is LLVM's (llvm/llvm-project#199350 and #201004
-are examples). A plain llc does not look for it, so the object is made without the verifier, with a note. Every function
-is judged on its own: one with such a fault is left out of the next run, until the rest has been verified through all
-passes.
+are examples), and so is the false alarm that ``verifier.py`` knows. A plain llc does not look for either, so the object
+is made without the verifier, with a note. Every function is judged on its own: one with such a fault is left out of the
+next run, until the rest has been verified through all passes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
-from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions
+from verilocc_mlir.toolchain.verifier import VerifierFault, unverified, verifier_fault, verifier_faults
 
 
 @dataclass
@@ -57,17 +57,22 @@ class Finisher:
         if first is None or not first.after:
             raise failure
         try:
-            ours = verifier_faults(lambda names: self.compiler.finish(without_functions(text, names)))
-            if self._plain_faults is None:
+            ours = verifier_faults(lambda names: self.compiler.finish(unverified(text, names)))
+            faults = {name: fault for name, fault in ours.items() if not fault.is_false}
+            if faults and self._plain_faults is None:
                 self._plain_faults = verifier_faults(self.plain)
         except ToolchainError as error:
             raise failure from error
-        if not all(fault.after and fault.within(self._plain_faults.get(name)) for name, fault in ours.items()):
+        plain = self._plain_faults or {}
+        if not all(fault.after and fault.within(plain.get(name)) for name, fault in faults.items()):
             raise failure
         for fault in ours.values():
-            self._note(
-                f"LLVM's machine verifier: {fault}; it says the same of a plain compile, so this is LLVM's fault"
+            why = (
+                "a false alarm, since it takes a register that an early clobber writes for a value that is read"
+                if fault.is_false
+                else "it says the same of a plain compile, so this is LLVM's fault"
             )
+            self._note(f"LLVM's machine verifier: {fault}; {why}")
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -23,7 +23,7 @@ from verilocc_mlir.pipeline.learned import model_version
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import LlvmTools
 
-_NOT_IN_THE_RESULT = ("tool_seconds", "toolchain", "llvm", "access")
+_NOT_IN_THE_RESULT = ("tool_seconds", "toolchain", "llvm", "access", "server_required")
 """A tool that runs out of time fails, and failures are not kept; the tools are named by what they are, not by where. A
 server that does not let us in has no part in a result, and such results have no key (``Result.keyed``)."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.own_process import is_own_process
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.remote.plans import PlanServer
@@ -161,20 +162,27 @@ def model_version(named: Path | None) -> str:
         InputError: as ``model_directory``.
     """
     directory = model_directory(named)
+    if not (directory / _WORDS).is_file():
+        raise InputError(f"no model of plans is there: it has no {_WORDS}", where=str(directory), hint=_MAKE)
     digest = hashlib.sha256()
     for path in sorted(p for p in directory.rglob("*") if p.suffix in (".json", ".safetensors")):
         digest.update(path.relative_to(directory).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{directory.resolve().name} {digest.hexdigest()[:16]}"
 
 
+_WORDS = "words.json"
+_MAKE = "make one: verilocc train plans DATA --out DIR"
+
+
 def _package() -> Any:
-    """The package, with NumPy's matrix products on one thread, if this process has not loaded NumPy before.
+    """The package, with NumPy's matrix products on one thread, if this process is ours and has not loaded NumPy before.
 
     The model's matrices are small. On a machine with other work its threads wait for each other, and an answer of 17 ms
     takes seconds (docs/guide/service-operate.md).
     """
     threads = os.environ.get(_THREADS)
-    os.environ.setdefault(_THREADS, "1")
+    if is_own_process():
+        os.environ.setdefault(_THREADS, "1")
     try:
         return importlib.import_module("verilocc_model.plans.choose")
     except ModuleNotFoundError as error:
@@ -183,5 +191,5 @@ def _package() -> Any:
             hint="pip install 'verilocc-mlir[plans]'",
         ) from error
     finally:
-        if threads is None:
+        if threads is None and is_own_process():
             os.environ.pop(_THREADS, None)

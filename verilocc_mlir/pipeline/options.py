@@ -187,6 +187,11 @@ OPTIONS = (
         "server_allocator", "NAME", group=Group.SERVER,
     ),
     Option(
+        "server_required", Kind.SWITCH,
+        "An error where the server is down, wrong or late. [default: off, the allocator here takes its place]",
+        "server_required", group=Group.SERVER,
+    ),
+    Option(
         "server_ca", Kind.PATH, "CA of its certificate, PEM. [default: the system's]",
         "ca", "FILE", group=Group.ACCESS,
     ),

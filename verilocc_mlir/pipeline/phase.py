@@ -110,13 +110,13 @@ class Shared:
 
     Attributes:
         files: machine IR that was parsed, by its text.
-        starts: attempts before any spill code, by function and allocators; the function is kept, so that its identity
-            stays its own.
+        starts: attempts before any spill code, by function, phase (one text enters both where no scalar is allocated)
+            and allocators; the function is kept, so that its identity stays its own.
     """
 
     files: dict[str, MirFile] = field(default_factory=dict[str, MirFile])
-    starts: dict[tuple[int, tuple[Allocator, ...]], tuple[MachineFunction, Start]] = field(
-        default_factory=dict[tuple[int, tuple[Allocator, ...]], tuple[MachineFunction, Start]]
+    starts: dict[tuple[int, Phase, tuple[Allocator, ...]], tuple[MachineFunction, Start]] = field(
+        default_factory=dict[tuple[int, Phase, tuple[Allocator, ...]], tuple[MachineFunction, Start]]
     )
 
     def parsed(self, text: str, path: str) -> MirFile:
@@ -295,7 +295,7 @@ class PhaseRunner:
 
     def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
         """The attempts before any spill code: an earlier variant's, if there are such, and nobody wants to look."""
-        key = id(function.before), self.allocators
+        key = id(function.before), phase, self.allocators
         if self.recording is not None or key not in self.shared.starts:
             start = begin(self.allocators, file, function.before, self.target, phase, function.clock, limits)
             self.shared.starts[key] = function.before, start

@@ -31,8 +31,10 @@ def has_promise(costs: Mapping[str, KernelCost]) -> bool:
     return any(promise(cost) > LEAST_PROMISE or spill_traffic(cost) for cost in costs.values())
 
 
-WHERE_TIGHT = ("trackers", "iterative-minreg")
-"""Plans that may stand in for the default one where LLVM spills vector registers: their schedulers count registers."""
+WHERE_TIGHT = ("trackers", "iterative-minreg", "matrices-in-vgprs")
+"""Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count
+registers; the third has room for more accumulators of matrix instructions than there are AGPRs.
+"""
 NEARLY = 1.25
 """Times the fewest registers too many, up to which ``balanced`` tries a plan."""
 

@@ -103,9 +103,13 @@ class Portfolio:
             self._prove(pending[0][1], [name for name, best in pending if best == pending[0][1]])
 
     def refuse(self, kept: Kept, error: ToolchainError) -> bool:
-        """Take back what was kept, which LLVM does not finish; False if it was ours or LLVM's of the default plan."""
+        """Take back what was kept, which LLVM does not finish: what the default plan does not come to first, then all
+        that is ours; False if it is LLVM's throughout.
+        """
         _raise_if_killed(error)
-        others = {c for c in kept.candidates.values() if c.plan != DEFAULT or c.variant not in (OURS, LLVM)}
+        chosen = set(kept.candidates.values())
+        others = {c for c in chosen if c.plan != DEFAULT or c.variant not in (OURS, LLVM)}
+        others = others or {c for c in chosen if not c.variant.llvm}
         self._refused |= {(name, candidate) for name in self.functions for candidate in others}
         self.notes += [
             f"{candidate.name} was left out: {error.what}" for candidate in sorted(others, key=lambda c: c.name)
@@ -127,6 +131,8 @@ class Portfolio:
         if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
+            if settings.effort is Effort.LEARNED:
+                self.notes.append("the model of plans is not asked: a unit binds it whose work no allocation changes")
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
@@ -223,6 +229,8 @@ class Portfolio:
         given = self.given
         costs = self._prices.get(Candidate(self._first), self.greedy)
         if not given.ir or not (self._is_short or has_promise(costs)):
+            why = "no order promises anything here" if given.ir else "machine IR has the default plan alone"
+            self.notes.append(f"the model of plans is not asked: {why}")
             return
         code = self.greedy_code()
         with given.clock.measure_rest("plans"):

@@ -96,8 +96,8 @@ class Runs:
     recorded: bool = False
     shared: Shared = field(default_factory=Shared)
     _scalar: dict[bool, Result] = field(default_factory=dict[bool, Result])
-    _drafts: dict[tuple[Variant, str], tuple[PhaseRunner, Draft]] = field(
-        default_factory=dict[tuple[Variant, str], tuple[PhaseRunner, Draft]]
+    _drafts: dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]] = field(
+        default_factory=dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]]
     )
     _resumed: dict[str, str] = field(default_factory=dict[str, str])
     _lowered: set[str] = field(default_factory=set[str])
@@ -183,7 +183,8 @@ class Runs:
         self, variant: Variant, text: str, phase: Phase, recording: Recording | None = None
     ) -> tuple[PhaseRunner, Draft]:
         """A phase that is not audited yet, and what audits it; made once, unless it is recorded."""
-        key = variant, text
+        # The phase too: without scalars to allocate, one text enters both.
+        key = variant, text, phase
         if recording is not None or key not in self._drafts:
             runner = self._runner(self._allocators(variant), variant.spills, recording)
             self._drafts[key] = runner, runner.draft(text, self.path, phase)

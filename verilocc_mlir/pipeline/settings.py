@@ -76,6 +76,7 @@ class Settings:
         server: address of the server that is asked before ``allocator``, ``""`` for none.
         server_allocator: which of the server's allocators is asked, ``""`` for its default; ``allocator`` is then the
             local one that follows.
+        server_required: it is an error where the server has not its part; else the local allocator takes its place.
         access: how to get through to it.
     """
 
@@ -102,6 +103,7 @@ class Settings:
     llvm: Path | None = None
     server: str = ""
     server_allocator: str = ""
+    server_required: bool = False
     access: ServerAccess = DEFAULT_ACCESS
 
     @property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
-from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.explain.why import why_function
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import StagedKernel, llvm_phases, open_kernel
+from verilocc_mlir.pipeline.cap import cap_of, changes
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import kernel_resources
@@ -16,9 +19,10 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.results.page import PhaseRecord
-from verilocc_mlir.results.why import WhyFunction, WhyRun
+from verilocc_mlir.results.why import Cure, WhyFunction, WhyRun
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
@@ -66,6 +70,8 @@ def _of_llvm(data: bytes, path: str, settings: Settings, function: str, launch_l
         _function(file, [phases[phase][name] for phase in _PHASES], gpu, resources.get(name), launch_lds)
         for name in names
     )
+    if staged.kernel.kind == "ir":
+        functions = tuple(_with_cure(staged, function, file, gpu) for function in functions)
     llvm = staged.compiler.toolchain.version_text
     return WhyRun(__version__, llvm, path, gpu.name, LLVM_ALLOCATOR, functions, tuple(notes))
 
@@ -111,7 +117,31 @@ def _function(
     file: MirFile, records: list[PhaseRecord], gpu: Target, resources: Resources | None, launch_lds: int
 ) -> WhyFunction:
     convention = function_attributes(file.preamble, records[0].function).calling_convention
-    return why_function(file.preamble, records, gpu, convention == _KERNEL, resources, launch_lds)
+    function = why_function(file.preamble, records, gpu, convention == _KERNEL, resources, launch_lds)
+    return replace(function, cap=cap_of(records[0].before, file.preamble, gpu))
+
+
+def _with_cure(staged: StagedKernel, function: WhyFunction, file: MirFile, gpu: Target) -> WhyFunction:
+    """The function with what raises its cap, tried by compiling its IR so; where nothing is spilled, nothing is."""
+    cap, taken = function.cap, function.resources
+    if cap is None or taken is None or not taken.vgpr_spills:
+        return function
+    before = next(f for f in file.functions if f.name == function.name)
+    ir = to_pre_ra(staged.compiler, staged.kernel.text).ir
+    best: Cure | None = None
+    for change in changes(cap, before, file.preamble, gpu):
+        try:
+            kernels = read_code_object(staged.compiler.direct(change.of(ir))).kernels
+        except VeriloccError:
+            continue
+        found = kernel_resources(kernels[function.name], before, change.of(file.preamble), gpu)
+        attribute = f'"{change.attribute}"="{change.value}"' if change.value else f'no "{change.attribute}"'
+        cure = Cure(change.words, attribute, found.vgpr_spills or 0, min(found.waves, function.other_limit))
+        if cure.vgpr_spills < min(taken.vgpr_spills, best.vgpr_spills if best else taken.vgpr_spills):
+            best = cure
+        if not cure.vgpr_spills:
+            break
+    return replace(function, cap=replace(cap, cure=best))
 
 
 def _resources(staged: StagedKernel, done: str, file: MirFile, gpu: Target) -> dict[str, Resources]:

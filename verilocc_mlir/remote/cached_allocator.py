@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.remote.access import ServerAccess
+from verilocc_mlir.remote.quiet import quiet_grpc
 
 if TYPE_CHECKING:
     from verilocc_mlir.remote.allocator import RemoteAllocator
@@ -29,9 +29,8 @@ def remote_allocator(server: str, name: str, access: ServerAccess) -> RemoteAllo
 
 @lru_cache(maxsize=1)
 def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
-    # gRPC writes failures of handshakes and name look-ups to standard error. Our error messages say the same once.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.remote.allocator import RemoteAllocator
-    from verilocc_mlir.remote.client import Client
+    with quiet_grpc():
+        from verilocc_mlir.remote.allocator import RemoteAllocator
+        from verilocc_mlir.remote.client import Client
 
-    return RemoteAllocator(Client(server, access), allocator=name)
+        return RemoteAllocator(Client(server, access), allocator=name)

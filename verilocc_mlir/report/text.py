@@ -52,7 +52,8 @@ def print_report(report: Report, to: Console) -> None:
         f"{s.name} {s.seconds:.2f}" for s in sorted(report.steps, key=lambda s: -s.seconds) if s.seconds >= 0.005
     )
     to.print(Text(f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"))
-    ending = f"; wrote {report.output}" if report.output else "; nothing was written"
+    without = f" without {', '.join(report.left_out)}, which nobody proves" if report.left_out else ""
+    ending = f"; wrote {report.output}{without}" if report.output else "; nothing was written"
     to.print(Text(f"{report.outcome}", style=STYLES[report.outcome]) + Text(ending, style=""))
 
 

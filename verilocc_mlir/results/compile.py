@@ -11,7 +11,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 6
+REPORT_VERSION = 7
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -174,6 +174,12 @@ class FunctionReport:
     plan: str = "default"
     variant: str = ""
 
+    @property
+    def is_proved(self) -> bool:
+        """Whether every phase is, up to the last one."""
+        finished = bool(self.phases) and self.phases[-1].phase == LAST_PHASE
+        return finished and all(phase.outcome is Outcome.PROVED for phase in self.phases)
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
@@ -197,6 +203,8 @@ class Report:
         mended: fields of the kernel descriptor set to what a direct compile has.
         notes: anything else a person should know (IR brought down to this LLVM, whole-file fallback …).
         output: where the result was written, or ``""``.
+        left_out: functions that nobody proves; the result has the others.
+        server: why a server that was named had not its part, in a line; ``""`` where it had, or none was named.
     """
 
     version: str
@@ -213,6 +221,8 @@ class Report:
     steps: tuple[TimedStep, ...]
     wall_seconds: float
     output: str = ""
+    left_out: tuple[str, ...] = ()
+    server: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -221,8 +231,7 @@ class Report:
         for outcome in (Outcome.REFUTED, Outcome.INVALID, Outcome.UNKNOWN):
             if outcome in outcomes:
                 return outcome
-        finished = all(f.phases and f.phases[-1].phase == LAST_PHASE for f in self.functions)
-        return Outcome.PROVED if finished and self.functions else Outcome.UNKNOWN
+        return Outcome.PROVED if self.functions and all(f.is_proved for f in self.functions) else Outcome.UNKNOWN
 
     @property
     def exit_code(self) -> ExitCode:

@@ -30,6 +30,8 @@ class Kernel:
         scratch_bytes: private memory of a work-item.
         lds_bytes: LDS of a work-group.
         verdict: of its allocation; None where nothing is stated.
+        undeclared: registers that its code uses beyond those declared, in words; ``""`` where there are none, or the
+            code was not looked at.
         path: file it was read from, ``""`` in a baseline.
     """
 
@@ -47,6 +49,7 @@ class Kernel:
     lds_bytes: int | None
     verdict: Outcome | None
     path: str = ""
+    undeclared: str = ""
 
     @property
     def title(self) -> str:
@@ -63,17 +66,22 @@ FIGURES = {
     "scratch_bytes": "scratch bytes",
     "lds_bytes": "LDS bytes",
 }
-"""What is compared, with its title. Of waves fewer are worse, of all others more."""
+"""What is compared, with its title."""
+
+LEAST = ("waves",)
+"""Of these fewer are worse, of all others more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure that differs, or the verdict.
+    """One figure that differs, or the verdict, or registers that are not declared.
 
     Attributes:
-        figure: a key of ``FIGURES``, or ``verdict``.
+        figure: a key of ``FIGURES``, ``verdict`` or ``declared``.
+        before: what it was, or what a budget allows.
         worse: now is worse than before.
         beyond: worse by more than the tolerance.
+        budget: it is a budget that is exceeded.
     """
 
     figure: str
@@ -81,8 +89,13 @@ class Change:
     now: str
     worse: bool
     beyond: bool
+    budget: bool = False
 
     def __str__(self) -> str:
+        if self.figure == "declared":
+            return self.now
+        if self.budget:
+            return f"{FIGURES.get(self.figure, self.figure)} {self.now}, the budget is {self.before}"
         return f"{FIGURES.get(self.figure, self.figure)} {self.before} -> {self.now}"
 
 
@@ -99,11 +112,12 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One kernel: ``before`` is None for a new one, ``now`` for a vanished one."""
+    """One kernel: ``before`` is None for a new one, ``now`` for a vanished one. ``alone``: there is no baseline."""
 
     before: Kernel | None
     now: Kernel | None
     changes: tuple[Change, ...] = ()
+    alone: bool = False
 
     @property
     def kernel(self) -> Kernel:
@@ -113,12 +127,12 @@ class Compared:
 
     @property
     def status(self) -> Status:
-        if self.before is None:
+        if any(change.beyond for change in self.changes):
+            return Status.WORSE
+        if self.before is None and not self.alone:
             return Status.NEW
         if self.now is None:
             return Status.VANISHED
-        if any(change.beyond for change in self.changes):
-            return Status.WORSE
         if any(change.worse for change in self.changes):
             return Status.TOLERATED
         return Status.BETTER if self.changes else Status.SAME
@@ -129,7 +143,7 @@ class GateRun:
     """One run.
 
     Attributes:
-        baseline: path of the baseline.
+        baseline: path of the baseline, or of the budgets where there is none.
         rows: every kernel, gravest first.
         failing: what makes the gate fail; ``WORSE`` is always among it.
         notes: anything else a person should know.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.spilling.actions import SpillAction
 
-WHY_VERSION = 1
+WHY_VERSION = 2
 """Version of the JSON form; raised whenever ``why.schema.json`` changes."""
 
 
@@ -74,6 +74,7 @@ class FilePressure:
     Attributes:
         file: ``SGPR``, ``VGPR`` or ``AGPR``.
         available: registers that LLVM lets the function have.
+        beside: registers of the other file that values which are live there may be in as well.
         most: most registers that are needed at once; ``held`` of them by physical registers.
         at: the first point where it is so; ``elsewhere`` a few further ones.
         values: live there, those that are idle longest first.
@@ -86,6 +87,7 @@ class FilePressure:
 
     file: str
     available: int
+    beside: int
     most: int
     held: int
     at: Site
@@ -115,15 +117,52 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Cure:
+    """A way to raise a cap that was tried by compiling the kernel so.
+
+    Attributes:
+        words: "with work-groups of at most 256 threads".
+        attribute: what says so in IR.
+        vgpr_spills: VGPRs that LLVM then spills.
+        waves: that the code then has.
+    """
+
+    words: str
+    attribute: str
+    vgpr_spills: int
+    waves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """What caps the vector registers that LLVM lets a function have.
+
+    Attributes:
+        vgprs, agprs: registers of each file that it may have.
+        attribute: that which caps them.
+        because: why, in words.
+        cure: the mildest change with which nothing is spilled, or else the least; None where nothing is spilled, or
+            none was tried.
+    """
+
+    vgprs: int
+    agprs: int
+    attribute: str
+    because: str
+    cure: Cure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WhyFunction:
     """One function.
 
     Attributes:
-        waves: that the pressure leaves room for.
+        waves: that the pressure leaves room for, what must be spilled included.
         other_limit: waves that LDS, work-group size and ``amdgpu-waves-per-eu`` allow.
         files: those that it uses.
         moved: what the allocation added.
         resources: of the finished code; None where it was not made, or of a device function.
+        cap: what caps its vector registers; None where the hardware alone does.
     """
 
     name: str
@@ -133,6 +172,7 @@ class WhyFunction:
     files: tuple[FilePressure, ...]
     moved: tuple[Moved, ...]
     resources: Resources | None
+    cap: Cap | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError, draining, malformed
 
 BATCH = "verilocc.v1.BatchService"
+METHODS = ("AddToBatch", "GetBatch", "ListBatchResults", "CancelBatch", "DeleteBatch")
 _MOST_RESULTS, _MOST_BYTES = 1000, 16 << 20
 _TRIES = 3
 """For a request whose worker is lost."""
@@ -94,10 +95,7 @@ class Batches:
 
     def methods(self) -> dict[str, Callable[[str, bytes], Awaitable[Message]]]:
         """By their names: from a caller and the request's bytes to the answer."""
-        return {
-            "AddToBatch": self.add, "GetBatch": self.get, "ListBatchResults": self.results,
-            "CancelBatch": self.cancel, "DeleteBatch": self.delete,
-        }  # fmt: skip
+        return dict(zip(METHODS, (self.add, self.get, self.results, self.cancel, self.delete), strict=True))
 
     async def add(self, caller: str, data: bytes) -> Message:
         batch, id_, payload = opened_for_batch(data)

@@ -24,16 +24,18 @@ from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.measure import measure
 from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
-from verilocc_mlir.pipeline.audit import unfinished
+from verilocc_mlir.pipeline.audit import unfinished, virtual_registers
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
@@ -217,6 +219,7 @@ class _Allocation:
             file, machine = _machine_ir(given.text, name, given.target)
         _known_phase(given.phase)
         phase: Phase = wire.PHASE_NAMES[given.phase]
+        _of_phase(file, phase, name)
         states = [self._function(file, f, machine, phase) for f in file.functions]
         text = ""
         # A function whose audit fails goes back to what it was, and the text is made without it.
@@ -411,8 +414,27 @@ def _known_phase(phase: int) -> None:
             "PHASE_NOT_SUPPORTED",
             "machine IR does not say which registers whole-wave values may take; take LLVM's allocation and audit it",
         )
-    if phase not in wire.PHASE_NAMES:
+    if phase == problem_pb2.PHASE_UNSPECIFIED:
         raise malformed("phase is not set", request=True)
+    if phase not in wire.PHASE_NAMES:
+        known = ", ".join(
+            f"{problem_pb2.Phase.Name(problem_pb2.Phase.ValueType(number))} = {number}" for number in wire.PHASE_NAMES
+        )
+        raise malformed(f"phase is {phase}, and there is none of that number; there are {known}", request=True)
+
+
+def _of_phase(file: MirFile, phase: Phase, name: str) -> None:
+    """Refuse a text from before the scalar phase as one for the vector phase: LLVM allocates scalars first."""
+    if phase != "vgpr":
+        return
+    for function in file.functions:
+        classes = virtual_classes(function)
+        scalar = next((n for n in sorted(virtual_registers(function)) if phase_of(classes[n], ()) == "sgpr"), None)
+        if scalar is not None:
+            raise malformed(
+                f"{name}: {function.name}: %{scalar} is a scalar register that has no place yet: this is a text from"
+                " before the scalar phase (PHASE_SGPR), not from before the vector phase"
+            )
 
 
 def _why(proposed: Proposed) -> str:

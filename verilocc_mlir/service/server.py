@@ -27,7 +27,7 @@ from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
 from verilocc_mlir.service.batch_book import Book
-from verilocc_mlir.service.batches import BATCH, Batches
+from verilocc_mlir.service.batches import BATCH, METHODS, Batches
 from verilocc_mlir.service.envelope import read_json, read_message
 from verilocc_mlir.service.http_json import HttpServer, Method
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
@@ -461,9 +461,16 @@ def _handlers(front: Front, batches: Batches | None) -> grpc.GenericRpcHandler:
         f"/{AUDIT}/Audit": grpc.unary_unary_rpc_method_handler(front.audit),
         f"/{PLANS}/RankPlans": grpc.unary_unary_rpc_method_handler(front.rank_plans),
     }
-    for name, answered in (batches.methods() if batches is not None else {}).items():
+    answers = batches.methods() if batches is not None else dict.fromkeys(METHODS, _no_batches)
+    for name, answered in answers.items():
         methods[f"/{BATCH}/{name}"] = grpc.unary_unary_rpc_method_handler(partial(front.answer, name, answered))
     return _ByPath(methods)
+
+
+async def _no_batches(_caller: str, _data: bytes) -> Message:
+    raise ServiceError(
+        StatusCode.UNIMPLEMENTED, "NO_BATCHES", "this server keeps no batches: it was started without --batches=DIR"
+    )
 
 
 def _methods_of_http(front: Front) -> dict[str, Method]:

@@ -52,7 +52,8 @@ def parts(register: RegisterGaps, item: Item, boundaries: Sequence[int], ground:
     """The parts of a range, cut in blocks of at most ``limit`` estimated executions; None where nothing can be cut."""
 
     def bit(slot: int) -> int:
-        return bisect_right(boundaries, slot) - 1
+        # The first access reads nothing that is live, so its instruction begins before the first boundary.
+        return max(bisect_right(boundaries, slot) - 1, 0)
 
     first = ground.cfg.first
     union: Union = {}

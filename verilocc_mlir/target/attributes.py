@@ -17,6 +17,7 @@ from verilocc_mlir.errors import InputError
 _DEFINE = re.compile(r"^[ \t]*define\b(?P<head>[^@\n]*)@(?P<name>\"(?:[^\"]|\\\")*\"|[-\w.$]+)\(", re.MULTILINE)
 _GROUP = re.compile(r"^[ \t]*attributes #(\d+) = \{([^\n]*)\}[ \t]*$", re.MULTILINE)
 _STRING = re.compile(r'"([^"]*)"(?:\s*=\s*"([^"]*)")?')
+_NO_MODULE = re.compile(r"(?:#.*\n| *\n)*\Z")
 _GROUP_USE = re.compile(r"#(\d+)")
 _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
 _CC_NUMBER = re.compile(r"\bcc ?(\d+)\b")
@@ -209,12 +210,17 @@ def _module(preamble: str) -> dict[str, FunctionAttributes]:
 def function_attributes(preamble: str, name: str) -> FunctionAttributes:
     """Attributes of function ``name`` in the IR module ``preamble``; linear in the module, once per module.
 
+    Where there is no IR module, LLVM makes a function ``void ()`` without attributes for each machine function
+    (MIRParser.cpp, createDummyFunction).
+
     Raises:
         InputError: the module defines no such function, or is not laid out as LLVM prints it.
     """
     module = _module(preamble)
     if name in module:
         return module[name]
+    if _NO_MODULE.match(preamble):
+        return FunctionAttributes(name, "ccc", MappingProxyType({}), frozenset())
     raise InputError(
         f"the IR module in the MIR file defines no function {name}",
         hint="give MIR as llc writes it, with its embedded IR module: register budgets depend on function attributes",

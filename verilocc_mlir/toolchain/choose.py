@@ -50,6 +50,24 @@ def choose_tools(
             raise ToolchainError(what, hint=f"{missing.hint}; or {unusable.hint}") from missing
 
 
+def with_own_llvm(
+    choice: ToolchainChoice, llvm: str | Path | None, *, env: Mapping[str, str] | None = None
+) -> ToolchainChoice:
+    """The choice in a process of Triton's, whose own LLVM comes first: the kernel that ours is compared with is its.
+
+    Any LLVM that the user names is taken instead, by option or variable, and the usual choice where Triton's cannot be.
+    """
+    environment = os.environ if env is None else env
+    named = llvm is not None or any(environment.get(name) for name in (TOOLCHAIN_VARIABLE, *_NAMED))
+    if choice is not ToolchainChoice.AUTO or named:
+        return choice
+    try:
+        _tritons()
+    except ToolchainError:
+        return choice
+    return ToolchainChoice.TRITON
+
+
 def driver_of(tools: LlvmTools) -> Driver:
     """The driver for that LLVM."""
     if isinstance(tools, Toolchain):

@@ -3,8 +3,9 @@
 The instruction tables name the implicit operand ``$vcc``. For wave32 LLVM replaces it in memory by ``$vcc_lo``
 (SIInstrInfo::fixImplicitOperands), prints that, and then refuses it ("missing implicit register operand 'implicit
 $vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded). So a text that names ``$vcc``
-gives back exactly the instruction that was printed. The mended text is for llc's parser only. Everything else in this
-project reads the text as printed, in which ``$vcc_hi`` is rightly free.
+gives back exactly the instruction that was printed. Inline assembly has no entry in the tables: there ``$vcc`` stays
+``$vcc``, another operand, and ``$vcc_lo`` is read as it is printed. The mended text is for llc's parser only.
+Everything else in this project reads the text as printed, in which ``$vcc_hi`` is rightly free.
 """
 
 from __future__ import annotations
@@ -32,4 +33,9 @@ def mend_implicit_vcc(mir: str) -> str:
     """``implicit $vcc_lo`` as ``implicit $vcc`` (also ``implicit-def``), for a wave32 text that llc is to parse."""
     if "$vcc_lo" not in mir:
         return mir
-    return _IMPLICIT_VCC_LO.sub(r"\1 $vcc", mir)
+    if "INLINEASM" not in mir:
+        return _IMPLICIT_VCC_LO.sub(r"\1 $vcc", mir)
+    return "\n".join(
+        line if "INLINEASM" in line or "$vcc_lo" not in line else _IMPLICIT_VCC_LO.sub(r"\1 $vcc", line)
+        for line in mir.split("\n")
+    )

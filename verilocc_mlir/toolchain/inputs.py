@@ -30,6 +30,8 @@ _TRIPLE = re.compile(r'^[^\S\n]*target triple = "([^"]*)"', re.MULTILINE)
 _LAYOUT = re.compile(r'^[^\S\n]*target datalayout = "([^"]*)"', re.MULTILINE)
 _CPU = re.compile(r'"target-cpu"="([^"]+)"')
 _DEFINE = re.compile(r"^[^\S\n]*define\b[^@\n]*@(\"[^\"]+\"|[\w.$-]+)", re.MULTILINE)
+_UNNAMED = re.compile(r'"[^"]*"|;[^\n]*|@(?P<number>\d+)\b')
+"""Strings and comments first, in which no number is a name."""
 _DECLARE = re.compile(r"^[^\S\n]*declare\b", re.MULTILINE)
 _MLIR = re.compile(r"^[^\S\n]*(?:module\b.*\{|#\w+ = |func\.func|gpu\.module)", re.MULTILINE)
 
@@ -84,7 +86,15 @@ def load_input(
             raise InputError("no function has a body: there is nothing to compile", where=path)
         raise InputError("this is neither LLVM IR nor machine IR: no function is defined", where=path)
     _check_closed(text, path)
+    if any(name.isdecimal() for name in functions):
+        text = _named(text)
+        functions = tuple(name.strip('"') for name in _DEFINE.findall(text))
     return _with_processor("ir", text, text, path, cpu, functions)
+
+
+def _named(text: str) -> str:
+    """IR whose functions and globals without a name, ``@0``, have the one that LLVM gives them in an object."""
+    return _UNNAMED.sub(lambda match: match[0] if match["number"] is None else f"@__unnamed_{match['number']}", text)
 
 
 def _disassemble(data: bytes, path: str, toolchain: LlvmTools | None) -> bytes:

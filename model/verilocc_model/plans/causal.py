@@ -27,6 +27,7 @@ from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Policy, kind
 from verilocc_model.plans.shortlist import Shortlist
 from verilocc_model.plans.words import KINDS, WORDS, Words
+from verilocc_model.threads import one_thread
 
 _SHARPNESS = 50.0
 """An answer that takes a share x of the cycles less than another deserves to be shown e**(_SHARPNESS * x) times as
@@ -139,10 +140,9 @@ class Causal:
             masked: only words of the slot that is asked, and only those that the target has.
         """
         _, model = self.model_for(kernel.cell.target)
-        torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(seed)
         rows = torch.tensor([self.words.facts(kernel.facts, kernel.cell.target)] * count)
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             for place in range(len(SLOTS)):
                 logits = model(input_ids=rows).logits[:, -1:]
                 if masked:
@@ -233,7 +233,11 @@ def deserved(kernel: Labels) -> tuple[list[Answer], list[float]]:
 
 def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, sizes: Sizes, say: Say = _silent) -> None:
     """Train in place, on one core; batches, answers and hidden facts are drawn from torch's generator."""
-    torch.set_num_threads(1)
+    with one_thread():
+        _train(model, words, kernels, epochs, sizes, say)
+
+
+def _train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, sizes: Sizes, say: Say) -> None:
     model.train()
     parameters: Iterable[Any] = (p for p in model.parameters() if p.requires_grad)
     optimizer = torch.optim.AdamW(parameters, lr=sizes.rate, weight_decay=0.05)

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace as replace_in
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -20,9 +21,10 @@ from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_tim
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import member, options_in, with_options
+from verilocc_mlir.pipeline.server_part import check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
-from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.choose import choose_tools, with_own_llvm
 
 VARIABLE = "VERILOCC_TRITON"
 """Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none.
@@ -115,7 +117,8 @@ def install(
 
     Args:
         target: ``"gfx942"``, or several; None for every AMD GPU. Kernels for others are left alone.
-        settings: how kernels are allocated and proved; target, flags and form of the result come from Triton.
+        settings: how kernels are allocated and proved; target, flags and form of the result come from Triton. So does
+            the LLVM, unless ``toolchain``, ``llvm`` or an environment variable names another.
         replace: which of Triton's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
             model), ``"measured"`` (where the journal of ``$VERILOCC_MEASURED`` does not say that it is slower) or
             ``"never"``.
@@ -134,9 +137,11 @@ def install(
         find_target(name)
     chosen = with_options(settings, options)
     checked_allocator(chosen)
+    check_required(chosen)
+    knobs = _knobs()
+    chosen = replace_in(chosen, toolchain=with_own_llvm(chosen.toolchain, chosen.llvm))
     policy = member(Replace, replace, "replace")
     timed = member(Autotune, autotune, "autotune")
-    knobs = _knobs()
     with _lock:
         _remove()
         _active = Hook(chosen, targets, knobs, policy, timed)

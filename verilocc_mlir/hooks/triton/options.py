@@ -25,6 +25,11 @@ _WATCHED = {
 }
 
 
+_OF_THE_ALLOCATOR = frozenset({"amdgpu-anti-hints-for-va-vdst"})
+"""What Triton asks of the allocator in its LLVM alone, as a wish that no allocation owes (the registers' ``anti-hints``
+in machine IR). The allocator is ours here, and other LLVMs do not know the option."""
+
+
 class PassThrough(VeriloccError):
     """This compilation is Triton's: an option is set that only its own LLVM honours."""
 
@@ -62,7 +67,8 @@ def _llvm_flags(backend: Any, options: Any) -> list[str]:
     module: ModuleType | None = sys.modules.get(name)
     if module is None or not hasattr(module, "get_llvm_flags"):
         raise PassThrough(f"{name} has no get_llvm_flags: this version of Triton is not known here")
-    return [str(flag) for flag in module.get_llvm_flags(options.arch)]
+    flags = [str(flag) for flag in module.get_llvm_flags(options.arch)]
+    return [flag for flag in flags if flag not in _OF_THE_ALLOCATOR]
 
 
 def _disabled_passes(env: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from verilocc_mlir.hooks.baseline import Comparison
+from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
 from verilocc_mlir.results.compile import Report, Resources
 
 Kind = Literal["proved", "declined", "option", "unsupported", "input", "toolchain", "not proved", "internal"]
@@ -28,6 +29,7 @@ class KernelRecord:
         registers: what the kernel takes at run time; None if it passed through.
         greedy: the same for LLVM's own allocation of the same IR, by the LLVM that this project uses.
         comparison: ours beside Triton's own, by the model; None where they were not compared.
+        native: the verdict on Triton's own allocation, where that stays; None where it was not audited.
         notes: what else a person should know.
         report: the whole report; None where the pipeline ended with an error, or the record comes from a cache.
     """
@@ -42,13 +44,24 @@ class KernelRecord:
     registers: Resources | None = None
     greedy: Resources | None = None
     comparison: Comparison | None = None
+    native: NativeVerdict | None = None
     notes: tuple[str, ...] = ()
     report: Report | None = None
 
     @property
-    def proved(self) -> bool:
+    def ours(self) -> bool:
         """Whether the code object is this project's, and proved."""
         return self.kind == "proved"
+
+    @property
+    def proved(self) -> bool:
+        """Whether the registers in the code object are proved, ours or Triton's own."""
+        return self.ours or (self.native is not None and self.native.proved)
+
+    @property
+    def status(self) -> str:
+        """``"proved"``: ours; ``"native, proved"``: Triton's own, proved; else the kind: nobody proves what runs."""
+        return NATIVE if self.proved and not self.ours else self.kind
 
     def summary(self) -> dict[str, Any]:
         """The record as plain JSON data without the report: what Triton stores as ``metadata["verilocc"]``."""
@@ -57,11 +70,20 @@ class KernelRecord:
         }
         sizes = {key: value and asdict(value) for key in ("registers", "greedy") for value in (getattr(self, key),)}
         modelled = self.comparison and self.comparison.to_data()
-        return {**plain, "notes": list(self.notes), **sizes, "modelled": modelled}
+        native = self.native and self.native.to_data()
+        return {
+            **plain,
+            "status": self.status,
+            "notes": list(self.notes),
+            **sizes,
+            "modelled": modelled,
+            "native": native,
+        }
 
     def __str__(self) -> str:
-        if not self.proved:
-            return f"{self.name} for {self.target}: passed through to Triton ({self.kind}): {self.reason}"
+        if not self.ours:
+            verdict = f"; {self.native}" if self.native else ""
+            return f"{self.name} for {self.target}: passed through to Triton ({self.kind}{verdict}): {self.reason}"
         who = ", ".join(f"{phase.upper()} {allocator}" for phase, allocator in (self.phases or {}).items())
         return f"{self.name} for {self.target}: proved ({who})"
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
 from verilocc_mlir.hooks.measured import MeasuredCodes
+from verilocc_mlir.hooks.native_verdict import native_verdict
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
+from verilocc_mlir.hooks.triton.native import triton_kernel
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.server_part import REQUIRED
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import Report
 
@@ -30,7 +34,6 @@ _KINDS: tuple[tuple[type[VeriloccError], Kind], ...] = (
     (PassThrough, "option"),
     (UnsupportedError, "unsupported"),
     (InputError, "input"),
-    (ToolchainError, "toolchain"),
 )
 
 
@@ -71,11 +74,16 @@ class KernelStages:
         own: Any = None
         if self._ours is not None and self._policy is not Replace.ALWAYS and not plan_in(src):
             record, own = self._compared(record, src, metadata, self._ours)
-        logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
-        add_record(record)
+        try:
+            if self._ours is None:
+                own = self._theirs.amdgcn(src, metadata) if own is None else own
+                record = self._audited(record, src, own)
+        finally:
+            logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
+            add_record(record)
         metadata["verilocc"] = record.summary()
         if self._ours is None:
-            return self._theirs.amdgcn(src, metadata) if own is None else own
+            return own
         metadata["name"] = record.name
         if self._knobs.amd.dump_amdgcn:
             print("// -----// AMDGCN Dump //----- //")
@@ -113,6 +121,14 @@ class KernelStages:
         metadata.update(their_metadata)
         return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
 
+    def _audited(self, record: KernelRecord, src: Any, assembly: Any) -> KernelRecord:
+        """The record with the verdict on Triton's own allocation, which stays."""
+        if not isinstance(src, str) or not isinstance(assembly, str) or plan_in(src) == THEIRS:
+            return record  # The last is to be timed, and may not be chosen.
+        fused = bool(getattr(self._options, "enable_fp_fusion", True))
+        made = partial(triton_kernel, record.name, src, assembly, record.target, self._settings, fp_fusion=fused)
+        return replace(record, native=native_verdict(made, self._settings))
+
     def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, Code | None]:
         name = names[0] if names else "?"
         record = KernelRecord(name, str(self._options.arch), key, "internal")
@@ -120,11 +136,13 @@ class KernelStages:
             if len(names) != 1:
                 raise UnsupportedError(f"the IR defines {len(names)} kernels, not one")
             return self._prove(src, record)
+        except ToolchainError as error:
+            if self._settings.server_required and REQUIRED in error.what:
+                raise
+            return replace(record, kind="toolchain", reason=_line(error)), None
         except VeriloccError as error:
             kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "internal")
-            return replace(
-                record, kind=kind, reason=f"{error.where}: {error.what}" if error.where else error.what
-            ), None
+            return replace(record, kind=kind, reason=_line(error)), None
         except Exception as error:
             # A fault of ours must not stop the user's program: Triton can still compile the kernel.
             logger.exception("%s for %s: a fault in verilocc, please report it", name, record.target)
@@ -150,7 +168,7 @@ class KernelStages:
             record,
             phases={phase.phase: phase.allocator for f in report.functions for phase in f.phases},
             fallbacks={p.phase: p.fallback_reason for f in report.functions for p in f.phases if p.fallback},
-            notes=(*report.notes, *(f"mended: {field}" for field in report.mended)),
+            notes=(*_of_server(report), *report.notes, *(f"mended: {field}" for field in report.mended)),
             report=report,
         )
         if report.outcome is not Outcome.PROVED or compiled.data is None:
@@ -158,6 +176,19 @@ class KernelStages:
         sizes = next((f for f in report.functions if f.name == record.name), report.functions[0])
         proved = replace(record, kind="proved", registers=sizes.resources, greedy=sizes.greedy)
         return proved, _ours(compiled, compiled.data)
+
+
+def _line(error: VeriloccError) -> str:
+    return f"{error.where}: {error.what}" if error.where else error.what
+
+
+def _of_server(report: Report) -> tuple[str, ...]:
+    """A note, which the logger says too, where a server that was named had not its part."""
+    if not report.server:
+        return ()
+    note = f"the allocation server had not its part: {report.server}"
+    logger.warning("%s: %s", report.input, note)
+    return (note,)
 
 
 def _ours(compiled: Compiled, code_object: bytes) -> Code:

@@ -12,10 +12,10 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import default_solver
 from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
-from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
+from verilocc_mlir.own_process import look_for_garbage_seldom
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module

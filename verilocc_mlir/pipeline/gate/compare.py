@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.results.gate import FIGURES, Change, Compared, Kernel, Status
+from verilocc_mlir.pipeline.gate.budgets import Budget, exceeded
+from verilocc_mlir.results.gate import FIGURES, LEAST, Change, Compared, Kernel, Status
 
 _RANK = {Outcome.PROVED: 0, Outcome.UNKNOWN: 1, None: 1, Outcome.INVALID: 2, Outcome.REFUTED: 2}
 """A verdict is worse than one of a lower rank."""
@@ -45,15 +46,22 @@ def read_tolerances(text: str) -> dict[str, Tolerance]:
 
 
 def compare(
-    baseline: Iterable[Kernel], current: Iterable[Kernel], tolerances: Mapping[str, Tolerance]
+    baseline: Iterable[Kernel] | None,
+    current: Iterable[Kernel],
+    tolerances: Mapping[str, Tolerance],
+    budgets: Sequence[Budget] = (),
 ) -> tuple[Compared, ...]:
-    """Every kernel of either side, gravest first."""
+    """Every kernel of either side, gravest first.
+
+    Args:
+        baseline: None where budgets alone count.
+    """
     groups: dict[tuple[str, str], tuple[list[Kernel], list[Kernel]]] = {}
-    for side, kernels in enumerate((baseline, current)):
+    for side, kernels in enumerate((baseline or (), current)):
         for kernel in kernels:
             groups.setdefault((kernel.name, kernel.target), ([], []))[side].append(kernel)
     rows = [
-        Compared(before, now, _changes(before, now, tolerances) if before and now else ())
+        Compared(before, now, (*_changes(before, now, tolerances), *_of(now, budgets)), alone=baseline is None)
         for old, new in groups.values()
         for before, now in _pairs(old, new)
     ]
@@ -80,13 +88,25 @@ def _unlike(a: Kernel, b: Kernel) -> tuple[bool, int, int]:
     return a.work_items != b.work_items, differing, abs(a.vgprs - b.vgprs)
 
 
-def _changes(before: Kernel, now: Kernel, tolerances: Mapping[str, Tolerance]) -> tuple[Change, ...]:
+def _of(now: Kernel | None, budgets: Sequence[Budget]) -> list[Change]:
+    """What is wrong with a kernel by itself."""
+    if now is None:
+        return []
+    changes = exceeded(budgets, now)
+    if now.undeclared:
+        changes.append(Change("declared", "declared", now.undeclared, worse=True, beyond=True))
+    return changes
+
+
+def _changes(before: Kernel | None, now: Kernel | None, tolerances: Mapping[str, Tolerance]) -> tuple[Change, ...]:
+    if before is None or now is None:
+        return ()
     changes: list[Change] = []
     for figure in FIGURES:
         was, is_now = getattr(before, figure), getattr(now, figure)
         if was is None or is_now is None or was == is_now:
             continue
-        worse_by = was - is_now if figure == "waves" else is_now - was
+        worse_by = was - is_now if figure in LEAST else is_now - was
         beyond = worse_by > 0 and not tolerances.get(figure, Tolerance()).allows(was, worse_by)
         changes.append(Change(figure, str(was), str(is_now), worse_by > 0, beyond))
     if _RANK[before.verdict] != _RANK[now.verdict]:

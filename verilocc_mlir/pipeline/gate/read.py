@@ -16,13 +16,15 @@ import msgspec
 
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.cost.figures import Figures
-from verilocc_mlir.cost.read import kernel_figures
+from verilocc_mlir.cost.read import ReadOptions, kernel_figures, read_functions
 from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.pipeline.declared import undeclared_in
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.compile import LAST_PHASE, REPORT_VERSION
 from verilocc_mlir.results.documents.compile import CompileDocument, FunctionForm
 from verilocc_mlir.results.gate import Kernel
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.elf import EM_AMDGPU
@@ -31,10 +33,11 @@ from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.run import run_tool
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
-_CODE = (".hsaco", ".co", ".o", ".amdgcn", ".rocmasm", ".s")
+_CODE = (".hsaco", ".co", ".hipfb", ".o", ".amdgcn", ".rocmasm", ".s")
 """Of files with one stem in a folder, the first of these is read."""
 
 _IR = (".ll", ".llir", ".bc")
+_ELF = b"\x7fELF"
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,12 @@ class Read:
     notes: tuple[str, ...]
 
 
-def read_kernels(paths: Sequence[Path], settings: Settings) -> Read:
+def read_kernels(paths: Sequence[Path], settings: Settings, *, disassemble: bool = False) -> Read:
     """Every kernel of files and folders.
+
+    Args:
+        disassemble: look at the code of code objects too, for registers that are not declared; of assembly it is looked
+            at always.
 
     Raises:
         InputError: a path does not exist or is none of these kinds; no kernel at all. UnsupportedError: a wave size
@@ -62,7 +69,7 @@ def read_kernels(paths: Sequence[Path], settings: Settings) -> Read:
         else:
             files = [path]
         for file in files:
-            kernels += _of_file(file, settings)
+            kernels += _of_file(file, settings, disassemble)
     if not kernels:
         raise InputError(
             "there is no kernel",
@@ -91,23 +98,42 @@ def _files(folder: Path) -> tuple[list[Path], int]:
 
 
 def _is_amdgpu(data: bytes) -> bool:
-    if data.startswith(b"\x7fELF"):
+    if is_bundle(data):
+        return True
+    if data.startswith(_ELF):
         return data[18:20] == EM_AMDGPU.to_bytes(2, "little")
     return b".amdgcn_target" in data
 
 
-def _of_file(path: Path, settings: Settings) -> list[Kernel]:
-    data = _bytes(path)
+def _of_file(path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:
+    data = unbundled(_bytes(path), str(path))
+    if isinstance(data, tuple):
+        return [kernel for part in data for kernel in _of_code(part, path, settings, disassemble)]
     if path.suffix == ".json":
         return _of_report(data, path)
     if path.suffix in _IR:
         data = _compiled(data, path, settings)
+    return _of_code(data, path, settings, disassemble)
+
+
+def _of_code(data: bytes, path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:
     gpu, kernels = kernel_figures(data, str(path))
     beside = _beside(path)
     measured = [_kernel(name, _with_shared(figures, beside.shared), gpu, path) for name, figures in kernels.items()]
+    beyond = _undeclared(data, path, gpu, settings) if disassemble or not data.startswith(_ELF) else {}
     return [
-        replace(kernel, verdict=beside.verdicts.get((kernel.name, kernel.vgprs, kernel.sgprs))) for kernel in measured
+        replace(
+            kernel,
+            verdict=beside.verdicts.get((kernel.name, kernel.vgprs, kernel.sgprs)),
+            undeclared=beyond.get(kernel.name, ""),
+        )
+        for kernel in measured
     ]
+
+
+def _undeclared(data: bytes, path: Path, gpu: Target, settings: Settings) -> dict[str, str]:
+    options = ReadOptions(llvm=settings.llvm, toolchain=settings.toolchain, timeout=settings.tool_seconds)
+    return undeclared_in(read_functions(data, str(path), options), gpu)
 
 
 def _bytes(path: Path) -> bytes:

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.jobs import JobCrew
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import VeriloccError, is_out_of_memory
+from verilocc_mlir.own_process import look_for_garbage_seldom
 from verilocc_mlir.pipeline.hunt.example import reduce_example
 from verilocc_mlir.pipeline.hunt.work import hunt_case
 from verilocc_mlir.pipeline.settings import Settings

@@ -24,6 +24,8 @@ def _lines(run: AuditRun) -> Iterator[str]:
             if function.checkers:
                 names = " and ".join(function.checkers)
                 yield f"  certificate: accepted by {names}, {function.operands} operands compared"
+            elif function.outcome is Outcome.PROVED:
+                yield f"  certificate: none, no checker knows {run.target}"
             for finding in function.findings:
                 yield from _finding(pair, finding)
     for note in run.notes:

@@ -14,8 +14,12 @@ from verilocc_mlir.report.sarif import as_text, log, uri
 from verilocc_mlir.results.gate import FIGURES, Compared, GateRun, Status
 
 _RULES = {
-    **{figure: f"A kernel's {title} are worse than in the baseline." for figure, title in FIGURES.items()},
+    **{
+        figure: f"A kernel's {title} are worse than in the baseline, or than its budget."
+        for figure, title in FIGURES.items()
+    },
     "verdict": "A kernel's allocation is no longer proved.",
+    "declared": "A kernel uses registers that it does not declare.",
     "new": "A kernel is not in the baseline.",
     "vanished": "A kernel of the baseline is not there any more.",
 }

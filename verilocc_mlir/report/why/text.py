@@ -24,6 +24,8 @@ def print_why(run: WhyRun, to: Console, most_values: int) -> None:
     for function in run.functions:
         to.print()
         to.print(Text(_title(function)))
+        for line in _cap(function):
+            to.print(Text(line))
         for file in function.files:
             for line in _file(file):
                 to.print(Text(line))
@@ -49,12 +51,29 @@ def _title(function: WhyFunction) -> str:
     )
 
 
+def _cap(function: WhyFunction) -> Iterator[str]:
+    """What caps its vector registers, and the cure."""
+    cap = function.cap
+    if cap is None:
+        return
+    split = f" ({cap.vgprs} VGPRs and {cap.agprs} AGPRs)" if cap.agprs else ""
+    line = f"at most {cap.vgprs + cap.agprs} vector registers{split}, because {cap.because}"
+    cure = cap.cure
+    if cure is None:
+        yield line
+        return
+    left = f"{cure.vgpr_spills} VGPRs are still spilled" if cure.vgpr_spills else "nothing is spilled"
+    fit = "1 wave fits" if cure.waves == 1 else f"{cure.waves} waves fit"
+    yield f"{line}; {cure.words} {left} and {fit}: {cure.attribute}"
+
+
 def _file(file: FilePressure) -> Iterator[str]:
     yield ""
     held = f", {file.held} of them held by physical registers" if file.held else ""
-    yield f"{file.file}: {file.most} needed at once, {file.available} available{held}"
-    if file.most > file.available:
-        yield f"  {file.most - file.available} too many: something must be spilled"
+    beside = f" and {file.beside} AGPRs for values that may be in either" if file.beside else ""
+    yield f"{file.file}: {file.most} needed at once, {file.available} available{beside}{held}"
+    if file.most > file.available + file.beside:
+        yield f"  {file.most - file.available - file.beside} too many: something must be spilled"
     if file.fewer_waves:
         yield f"  {file.fewer_waves.registers - file.most} more, and there are {file.fewer_waves.waves} waves"
     if file.more_waves:

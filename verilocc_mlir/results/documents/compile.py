@@ -147,6 +147,8 @@ class CompileDocument(Form, kw_only=True):
     exit_code: ExitNumber
     output: Annotated[str | None, about("path written, '-' for standard output; null where nothing was written")]
     functions: list[FunctionForm]
+    left_out: Annotated[list[str], about("functions that nobody proves; the output has the others")]
+    server: Annotated[str | None, about("why a server that was named had not its part; null where it had")]
     mended: Annotated[list[str], about("kernel descriptor fields set to a direct compile's value")]
     notes: list[str]
     time: TimeForm

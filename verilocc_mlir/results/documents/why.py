@@ -45,6 +45,7 @@ class FilePressureForm(Form):
 
     file: Literal["SGPR", "VGPR", "AGPR"]
     available: Annotated[int, about("registers that LLVM lets the function have", minimum=0)]
+    beside: Annotated[int, about("of the other file for values that are live there and may be in either", minimum=0)]
     most: Annotated[int, about("most registers that are needed at once", minimum=0)]
     held: Annotated[int, about("of those by physical registers", minimum=0)]
     at: SiteForm
@@ -68,16 +69,36 @@ class MovedForm(Form):
     site: SiteForm
 
 
+class CureForm(Form):
+    """A way to raise a cap, tried by compiling the kernel so."""
+
+    words: str
+    attribute: Annotated[str, about("as IR has it")]
+    vgpr_spills: Annotated[int, about("that LLVM then spills", minimum=0)]
+    waves: Whole
+
+
+class CapForm(Form):
+    """What caps the vector registers that LLVM lets a function have."""
+
+    vgprs: Whole
+    agprs: Whole
+    attribute: Annotated[str, about("that which caps them")]
+    because: str
+    cure: Annotated[CureForm | None, about("null: nothing is spilled, or none was tried")]
+
+
 class WhyFunctionForm(Form):
     """One function."""
 
     name: str
     is_kernel: bool
-    waves: Annotated[int, about("that the pressure leaves room for", minimum=0)]
+    waves: Annotated[int, about("that the pressure leaves room for, what must be spilled included", minimum=0)]
     other_limit: Annotated[int, about("waves that LDS, work-group size and attributes allow", minimum=0)]
     files: list[FilePressureForm]
     moved: list[MovedForm]
     resources: Annotated[ResourcesForm | None, about("of the finished code")]
+    cap: Annotated[CapForm | None, about("null: the hardware alone")]
 
 
 class WhyDocument(Form, kw_only=True):

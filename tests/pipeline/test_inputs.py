@@ -1,0 +1,77 @@
+"""What llc compiles, ``compile`` compiles: inputs that once ended in a crash, an error or LLVM's allocation."""
+
+from __future__ import annotations
+
+import pytest
+from support import TEST_DATA, few
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.target.targets import target
+
+INPUTS = TEST_DATA / "inputs"
+
+
+def compiled(name: str, cpu: str, effort: Effort = Effort.FAST, emit: Emit = Emit.HSACO) -> Compiled:
+    return compile_module((INPUTS / name).read_bytes(), name, Settings(cpu, effort=effort, emit=emit))
+
+
+def is_ours(done: Compiled) -> bool:
+    """Whether all is proved and our own; the whole-wave phase is LLVM's always."""
+    phases = [phase for function in done.report.functions for phase in function.phases]
+    return done.report.outcome is Outcome.PROVED and {p.allocator for p in phases if p.phase != "wwm"} == {
+        "deterministic"
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kernel_without_scalars.ll",
+        "asm_agpr_def_use.ll",
+        "whole_wave_bracket_itself.mir",
+        "kernel_unreachable.ll",
+        "vgprs_clobbered_in_pieces.ll",
+        "mir_without_ir.mir",
+        "mir_simplified.mir",
+        *few((), ("asm_clobbers_return_address.ll", "asm_clobbers_s33.ll", "csr.ll", "csr33.ll", "wwm.ll")),
+    ],
+)
+def test_it_is_allocated_here_and_proved(name: str) -> None:
+    """Without scalars to allocate, one text enters both phases; a kernel may have no instruction; an instruction may
+    stand before all that is live; machine IR may leave out its module and whatever has its default.
+    """
+    done = compiled(name, "gfx942")
+    assert is_ours(done), done.report.notes
+    assert done.data
+
+
+@pytest.mark.parametrize(("name", "cpu"), [("asm_writes_vcc_lo.ll", "gfx1100"), ("unnamed_kernel.ll", "gfx942")])
+def test_what_the_text_says_in_a_way_of_its_own_is_read(name: str, cpu: str) -> None:
+    """VCC in inline assembly of a wave of 32 lanes; functions and globals without a name."""
+    done = compiled(name, cpu, emit=Emit.OBJ)
+    assert is_ours(done), done.report.notes
+
+
+@pytest.mark.parametrize("name", few(("c_calls3.gfx1100.ll",), ("c_calls2.gfx1100.ll", "c_calls3.gfx1100.ll")))
+def test_a_better_effort_ends_no_worse(name: str) -> None:
+    """What callees keep is kept in every effort: where the final code of one breaks a promise, the rest still holds."""
+    cycles: list[float] = []
+    for effort in (Effort.FAST, Effort.BALANCED):
+        done = compiled(name, "gfx1100", effort, Emit.ASM)
+        assert is_ours(done), done.report.notes
+        assert any(note.startswith("callers use registers that these leave alone") for note in done.report.notes)
+        assert done.data
+        costs = cost_of_assembly(done.data.decode(), target("gfx1100"))
+        cycles.append(sum(cost.cycles for cost in costs.values()))
+    assert cycles[1] <= cycles[0]
+
+
+@pytest.mark.usefixtures("machine_verifier")
+def test_the_verifiers_false_alarm_at_an_early_clobber_is_noted() -> None:
+    """A lane that no value reaches may be in the register that an early clobber writes: the audit proves that."""
+    done = compiled("c_calls3.gfx1100.ll", "gfx1100", Effort.FAST, Emit.OBJ)
+    assert is_ours(done)
+    assert any("No live segment at use" in note and "a false alarm" in note for note in done.report.notes)

@@ -1,0 +1,72 @@
+"""A function that nobody proves is left out of the result, with those that need it; the rest is compiled and proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import TEST_DATA
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.cli.main import run
+from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.leave_out import anything_left, rest_without, with_callers
+from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.toolchain.metadata import read_code_object
+
+TRAPS = TEST_DATA / "inputs" / "lds_address_in_function.ll"
+MODULE = """
+define void @a() {
+  ret void
+}
+define internal void @"b c"() {
+  call void @a()
+  ret void
+}
+define void @d() {
+  call void @"b c"()
+  ret void
+}
+define void @e() {
+  ret void
+}
+"""
+
+
+def test_what_needs_a_function_goes_with_it() -> None:
+    assert with_callers(MODULE, ["a"]) == {"a", "b c", "d"}
+    assert with_callers(MODULE, ["d"]) == {"d"}
+    assert anything_left(MODULE, ["a", "b c", "d"])
+    assert not anything_left(MODULE, ["a", "b c", "d", "e"])
+    assert rest_without(MODULE, ["e"]).count("define available_externally void @e()") == 1
+
+
+def test_a_function_that_llvm_itself_makes_wrong_costs_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LLVM puts S_TRAP behind the return of a function that takes the address of LDS, and does not read that again."""
+    output = tmp_path / "k.hsaco"
+    assert run(["compile", str(TRAPS), "-mcpu=gfx942", "-o", str(output)]) == ExitCode.UNKNOWN
+    assert list(read_code_object(output.read_bytes()).kernels) == ["k"]
+    said = capsys.readouterr().out
+    assert "f is left out: llc" in said
+    assert f"unknown; wrote {output} without f, which nobody proves" in " ".join(said.split())
+
+
+def test_with_nothing_left_it_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = tmp_path / "f.ll", tmp_path / "f.hsaco"
+    text = TRAPS.read_text()
+    source.write_text(text[: text.index("define amdgpu_kernel")])
+    assert run(["compile", str(source), "-mcpu=gfx942", "-o", str(output)]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().err.count("error:") == 1
+    assert not output.exists()
+
+
+def test_callers_of_what_is_left_out_are_left_out() -> None:
+    text = TRAPS.read_text() + "define void @g() {\n  %x = call ptr addrspace(3) @f()\n  ret void\n}\n"
+    done = compile_module(text.encode(), "k.ll", Settings("gfx942", emit=Emit.HSACO))
+    assert done.report.left_out == ("f", "g")
+    assert done.report.outcome is Outcome.UNKNOWN
+    assert "g is left out: it needs f" in done.report.notes
+    assert list(read_code_object(done.data or b"").kernels) == ["k"]
