@@ -52,6 +52,13 @@ fn worked_out(function: &Function, path: &str) -> Option<bool> {
 /// `header`: a field or a live-in is not as it must be. `object`: a stack object is not.
 pub fn compare(p: &Function, q: &Function, limits: &Limits, target: &Processor) -> Done<Objects> {
     ensure!(p.name == q.name, "header", "", "the functions are {} and {}", p.name, q.name);
+    for text in [p, q] {
+        let listed = ["wwmReservedRegs", "spillPhysVGPRs"].map(|key| registers_in(text, key));
+        for names in listed.into_iter().chain([text.liveins.iter().map(|(name, _)| name.clone()).collect()]) {
+            let once = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+            ensure!(once, "header", text.line, "a list of registers names one twice");
+        }
+    }
     let paths: BTreeSet<&String> = p.fields.keys().chain(q.fields.keys()).collect();
     for path in paths {
         let of = |function: &Function| match (function.fields.get(path), worked_out(function, path)) {

@@ -104,6 +104,7 @@ fn what_may_not_change() {
         ("  hasSpilled", "  wwmReservedRegs:\n    - '$sgpr9'\n  hasSpilled"),
         ("  hasSpilled", "  spillPhysVGPRs:\n    - '$vgpr0'\n  hasSpilled"),
         ("'$vgpr0'", "'$vgpr1'"),
+        ("  hasSpilled", "  wwmReservedRegs:\n    - '$vgpr9'\n    - '$vgpr9'\n  hasSpilled"),
         ("liveins:\n  - { reg: '$vgpr0', virtual-reg: '%0' }\n", ""),
         ("fixedStack:\n  - { id: 0, type: default, offset: 0, size: 4, alignment: 16 }\n", ""),
         ("size: 4, alignment: 16", "size: 8, alignment: 16"),
