@@ -4,8 +4,8 @@ The instruction tables name the implicit operand ``$vcc``. For wave32 LLVM repla
 (SIInstrInfo::fixImplicitOperands), prints that, and then refuses it ("missing implicit register operand 'implicit
 $vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded). So a text that names ``$vcc``
 gives back exactly the instruction that was printed. Inline assembly has no entry in the tables: there ``$vcc`` stays
-``$vcc``, another operand, and ``$vcc_lo`` is read as it is printed. The mended text is for llc's parser only. Everything else in this
-project reads the text as printed, in which ``$vcc_hi`` is rightly free.
+``$vcc``, another operand, and ``$vcc_lo`` is read as it is printed. The mended text is for llc's parser only.
+Everything else in this project reads the text as printed, in which ``$vcc_hi`` is rightly free.
 """
 
 from __future__ import annotations
