@@ -424,6 +424,8 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
         return "LLVM takes the same where it is absent"
     if column == "doubled" and line.lstrip().startswith("- '$"):
         return "a register that is reserved twice is reserved"
+    if column == "empty" and value == "[]":
+        return "nothing behind the key of a list is an empty list"
     if column == "missing" and value in _DEFAULTS and _DEFAULTS[value].match(field):
         return "LLVM takes the same where it is absent"
     if column == "missing" and (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY, llc
 
+from smt_verifier.certificate.second import second_program
 from verilocc_mlir.cli.main import run
 
 
@@ -28,4 +29,6 @@ def test_its_figures_are_those_of_today(
     assert run(command.replace("attn.hsaco", str(output)).split()) == 0
     printed = capsys.readouterr().out.replace(str(output), "attn.hsaco")
     printed = re.sub(r"time: [^)]*\)\n", "", printed)
+    if second_program() is None:  # Then the search is asked too, and has obligations of its own.
+        printed, shown = (re.sub(r"(proved) +\d+ ", r"\1 ", text) for text in (printed, shown))
     assert without_times(printed) == without_times(shown)
