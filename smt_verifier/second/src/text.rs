@@ -103,7 +103,8 @@ fn read_header(function: &mut Function, lines: &[Numbered]) -> Done {
         let kind = format!("is-{}", field.kind);
         ensure!(is_above || is(&kind, &value), "text", number, "`{value}` is no value of the field {name}");
         let mut items = Vec::new();
-        while let Some((number, line)) = lines.get(at).filter(|(_, line)| is_above && line.starts_with(&dash)) {
+        let has_items = is_above && field.kind == "list";
+        while let Some((number, line)) = lines.get(at).filter(|(_, line)| has_items && line.starts_with(&dash)) {
             at += 1;
             items.push((*number, more(&mut at, line.trim_matches(' ').to_string())));
         }
