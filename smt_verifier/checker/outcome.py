@@ -17,3 +17,6 @@ class Refused(Exception):
         self.rule = rule
         self.message = message
         self.where = where
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str, str]]:
+        return Refused, (self.rule, self.message, self.where)
