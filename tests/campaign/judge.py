@@ -174,10 +174,9 @@ class Judge:
         assert subject is not None
         if self._prepared[0] != after:
             made: list[Both] = []
-            texts = _read(subject.before)
 
             def prepared() -> None:
-                made.append(prepare(texts, read(after), subject.function, subject.processor))
+                made.append(prepare(_read(subject.before), read(after), subject.function, subject.processor))
 
             rule = _said(prepared)
             self._prepared = after, made[0] if made else rule
