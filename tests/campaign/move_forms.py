@@ -15,7 +15,7 @@ class Form:
         back: Q's lines that move it to ``{r}``.
         define: P's line that gives ``%1`` the value.
         vector: it has one value a thread, and its moves run for active threads only.
-        place: what a call or a write of the stack pointer may destroy: ``registers``, ``kept``, ``slot``.
+        place: what a call or a write of the scratch descriptor may destroy: ``registers``, ``kept``, ``slot``.
         again: ``out`` computes the value anew, from nothing that changes.
     """
 

@@ -1,12 +1,12 @@
 """Every form of move in every context.
 
 A value is *moved out* of where it lies to a place, *moved back* from there, and read. The three stand at positions of
-a context, with instructions between that narrow EXEC, call, write a mode or the stack pointer. Which positions are
+a context, with instructions between that narrow EXEC, call, write a mode or the scratch descriptor. Which positions are
 right is argued here, per context and kind of value, and not by what a checker knows:
 
 * A move at a position that some path to the reader does not pass is wrong.
 * A vector move that runs for the active threads is wrong if threads read its result that were not active at it.
-* A place that a call does not preserve is wrong over a call, a slot over a write of the stack pointer.
+* A place that a call does not preserve is wrong over a call, a slot over a write of the scratch descriptor.
 """
 
 from __future__ import annotations
@@ -175,10 +175,10 @@ CONTEXTS: tuple[Context, ...] = (
         "call",
     ),
     Context(
-        "write of the stack pointer",
+        "write of the scratch descriptor",
         {"A": "A", "D": "AD"},
         {"A": "A", "D": "AD"},
-        ("bb.0:", "@L", "@A", "$sgpr32 = S_ADD_I32 $sgpr32, 64, implicit-def $scc", "@D", "S_ENDPGM 0"),
+        ("bb.0:", "@L", "@A", "$sgpr96 = S_ADD_I32 $sgpr96, 64, implicit-def $scc", "@D", "S_ENDPGM 0"),
         "stack",
     ),
     Context(
