@@ -183,8 +183,9 @@ fn is_spill_slot(row: &Row) -> bool {
     let number = |key: &str| object(row, key).parse::<u64>().unwrap_or(0);
     let may_differ = ["type", "size", "alignment", "stack-id"];
     object(row, "type") == "spill-slot"
-        && number("size") > 0
-        && number("alignment").is_power_of_two()
+        && matches!(number("alignment"), 2 | 4)
+        && (1..=128).contains(&number("size"))
+        && number("size") % number("alignment") == 0
         && matches!(object(row, "stack-id"), "default" | "sgpr-spill")
         && row.iter().all(|(key, value)| may_differ.contains(&key.as_str()) || value == default(key))
 }
