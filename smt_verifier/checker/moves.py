@@ -120,10 +120,8 @@ class Moves:
             raise self._bad(instruction, "whole-wave copies are of vector registers")
         if whole_wave and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
             raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
-        halves = self.lanes.grain == 1 and self._is_vgpr(target) and {len(to), len(of)} <= {1, 2}
-        from_scalar = not vector[1] and (len(to), len(of)) == (1, 2)
         if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
-            halves and (from_scalar or self._is_vgpr(source))
+            self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target) and self._is_vgpr(source)
         ):
             raise self._bad(instruction, "registers of different width, or halves that are not of VGPRs")
         if len(to) != len(of):
