@@ -168,14 +168,34 @@ define amdgpu_kernel void @k(<16 x half> %a, <8 x float> %c, ptr addrspace(1) %p
 
 def test_an_abort_of_llvm_ends_one_process_and_one_piece_of_work() -> None:
     driven = by_triton("gfx942", "k.ll")
-    driven.to_pre_ra(source("mmra.ll"))
-    before = triton._workers(str(tritons().library), False).pids()
+    workers = triton._workers(str(tritons().library), False)
+    with workers.worker() as next_to_be_asked:
+        pid = next_to_be_asked.pid
     with pytest.raises(ToolFailure, match=r"Triton's LLVM \(pre-ra\) crashed with SIGABRT: .*Cannot select") as caught:
         driven.to_pre_ra(_NOT_ON_GFX942)
     assert "replay with: " in caught.value.hint
     assert "LLVM ERROR: Cannot select" in caught.value.stderr
     assert driven.to_pre_ra(source("mmra.ll"))
-    assert before[-1] not in triton._workers(str(tritons().library), False).pids()
+    assert gone(pid)
+    assert pid not in workers.pids()
+
+
+def test_a_large_program_keeps_its_worker() -> None:
+    script = textwrap.dedent(f"""
+        from verilocc_mlir.toolchain.drivers import triton
+        taken = bytearray(5 << 29)
+        taken[::4096] = b"x" * len(taken[::4096])
+        workers = triton._workers({str(tritons().library)!r}, False)
+        pids = set()
+        for _ in range(2):
+            with workers.worker() as worker:
+                pids.add(worker.pid)
+                question = {{"do": "link", "options": []}}
+                worker.ask(question, 60)
+        print(len(pids))
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    assert done.stdout == "1\n", done.stderr
 
 
 def test_the_replay_of_a_failure_fails_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
