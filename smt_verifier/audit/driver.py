@@ -9,6 +9,7 @@ from smt_verifier.audit.core import rules
 from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.search import moves_between, search_proof
+from smt_verifier.certificate.disagreement import keep_disagreement
 from smt_verifier.certificate.verdict import Certification, certify_texts
 from smt_verifier.checker.tables import tables
 from smt_verifier.outcome import Outcome, combine
@@ -30,6 +31,7 @@ def audit(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
+    third: bool = False,
 ) -> AuditReport:
     """Audit every function of a file.
 
@@ -39,6 +41,7 @@ def audit(
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
         solver: Z3 in a worker process where none is given.
         saved_later: ``post`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars.
+        third: the search with the solver is asked too where both checkers accept, and must prove it as well.
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
     """
@@ -50,7 +53,7 @@ def audit(
             audits.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
             function_audit = audit_function(
-                pre, function, partner, target, timeout_s=timeout_s, solver=solver, saved_later=saved_later
+                pre, function, partner, target, timeout_s=timeout_s, solver=solver, saved_later=saved_later, third=third
             )
             audits.append(_with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
@@ -66,21 +69,25 @@ def audit_function(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
+    third: bool = False,
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
 
     A proof needs two that know nothing of each other. These are the two checkers of one certificate, where both are at
     hand. Where there is one only, where ``solver`` is not the default one, or where somebody added a rule, they are the
     checkers at hand and a search that finds no fault and has all its goals decided by the solver. Of a processor that
-    was added, which no checker knows, the search decides alone. For the rest see ``audit``.
+    was added, which no checker knows, the search decides alone. Where the checkers disagree, nothing is proved. For the
+    rest see ``audit``.
     """
-    certification = certify_texts(
-        _alone(file, pre, pre), _alone(file, pre, post), pre.name, target.name, saved_later=saved_later
-    )
-    only_checkers = solver in (None, default_solver()) and rules.PAIR_RULES == _PAIR_RULES
+    before, after = (_alone(file, pre, function) for function in (pre, post))
+    certification = certify_texts(before, after, pre.name, target.name, saved_later=saved_later)
+    only_checkers = not third and solver in (None, default_solver()) and rules.PAIR_RULES == _PAIR_RULES
     if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
+    kept = ""
+    if certification.disagree:
+        kept = keep_disagreement(before, after, pre.name, target.name, certification, saved_later=saved_later)
     try:
         searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
     except UnsupportedError as error:
@@ -92,8 +99,10 @@ def audit_function(
     agreed = _with_certificate(searched, certification)
     if certification.accepted:
         return agreed
-    why = "; ".join(str(a) for a in certification.answers if not a.accepted)
+    why = "; ".join(str(a) for a in certification.answers if not (kept and a.accepted))
     message = f"proved by the search, but no certificate of it is accepted: {why}"
+    if kept:
+        message = f"the checkers disagree, one of them has a fault, please report it ({kept}): {why}"
     return replace(agreed, outcome=Outcome.UNKNOWN, findings=(Finding("certificate", Outcome.UNKNOWN, message),))
 
 

@@ -7,11 +7,13 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support import DEMO_KERNELS, REPOSITORY, llc, long, run_llc
 
+from smt_verifier.certificate import disagreement, second
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
@@ -96,6 +98,41 @@ def test_llvms_allocation_is_audited_phase_by_phase(capsys: pytest.CaptureFixtur
         assert re.fullmatch(r"  certificate: accepted by python( and rust)?, \d+ operands compared", certificate)
     assert shown[7:] == ["proved"]
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.skipif(second.second_program() is None, reason="the search is one of the two opinions")
+def test_a_third_opinion_is_the_search_with_the_solver(
+    gemm: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["audit", *map(str, gemm)]
+    assert run(asked) == 0
+    assert "Z3" not in capsys.readouterr().out
+    assert run([*asked, "--third=z3"]) == 0
+    assert "  certificate: accepted by python and rust" in (text := capsys.readouterr().out)
+    assert "  search with Z3: proved too\n" in text
+
+
+def test_where_the_checkers_disagree_nothing_is_proved_and_the_texts_are_kept(
+    gemm: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "refuses"
+    program.write_text("#!/bin/sh\necho 'refused: value: for a test'\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(second.ENVIRONMENT, str(program))
+    monkeypatch.setenv(disagreement.KEEP, str(tmp_path))
+    second.second_program.cache_clear()
+    try:
+        assert run(["audit", *map(str, gemm)]) == 3
+    finally:
+        second.second_program.cache_clear()
+    text = capsys.readouterr().out
+    assert re.search(r"unknown: certificate: the checkers disagree, one of them has a fault, please report it", text)
+    (folder,) = tmp_path.glob("verilocc-disagreement-*")
+    assert str(folder) in text
+    assert "rust: value: for a test" in (folder / "answers.txt").read_text()
+    names = [str(folder / name) for name in ("before.mir", "after.mir", "certificate")]
+    again = [sys.executable, "-m", "smt_verifier.checker", *names, "--mcpu=gfx942"]
+    assert subprocess.run(again, cwd=REPOSITORY, capture_output=True, check=False).returncode == 0
 
 
 def test_walkthrough_wrong_operand(gemm: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

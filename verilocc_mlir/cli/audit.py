@@ -29,6 +29,7 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM's own allocation", "options": ["--llvm", "--regalloc", "--save-temps", "-O", "--llc"]},
         {"name": "What a compiler ships", "options": ["--native"]},
         {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir", "--certificate"]},
+        {"name": "Proof", "options": ["--third"]},
         {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
     ]
 }
@@ -80,6 +81,11 @@ prints on the way to the code that it ships.
     metavar="FILE",
     help="Write the certificate of what is proved; of more than one function or phase to FILE with their names in it.",
 )
+@click.option(
+    "--third",
+    type=click.Choice(["z3"]),
+    help="A third opinion: the search with Z3 must prove what both checkers accept.",
+)
 @solver_limits
 @click.option(
     "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
@@ -99,6 +105,7 @@ def audit_command(
     quiet: bool,
     smt_dir: Path | None,
     certificate: Path | None,
+    third: str | None,
     solver_seconds: float,
     solver_memory: int,
     tool_seconds: float,
@@ -121,7 +128,7 @@ def audit_command(
     def record(phase: str, solver: Solver) -> Solver:
         return recorders.setdefault(phase, RecordingSolver(solver)) if smt_dir is not None else solver
 
-    limits = SolverLimits(solver_seconds, solver_memory)
+    limits = SolverLimits(solver_seconds, solver_memory, third is not None)
     if kernel:
         settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
         keep = _Temps(save_temps, kernel)

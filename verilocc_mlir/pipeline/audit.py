@@ -30,10 +30,14 @@ Record = Callable[[str, Solver], Solver]
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
-    """What one question may take: ``seconds``, and the worker's address space ``memory_mib``. Beyond it: UNKNOWN."""
+    """What one question may take: ``seconds``, and the worker's address space ``memory_mib``. Beyond it: UNKNOWN.
+
+    ``third``: the solver is asked where both checkers accept, too.
+    """
 
     seconds: float = DEFAULT_SOLVER_SECONDS
     memory_mib: int = DEFAULT_MEMORY_MIB
+    third: bool = False
 
 
 DEFAULT_LIMITS = SolverLimits()
@@ -207,6 +211,7 @@ class Judge:
             timeout_s=self._limits.seconds,
             solver=solver,
             saved_later=sides.phase == "sgpr",
+            third=self._limits.third,
         )
         return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)
 

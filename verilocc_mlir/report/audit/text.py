@@ -24,6 +24,8 @@ def _lines(run: AuditRun) -> Iterator[str]:
             if function.checkers:
                 names = " and ".join(function.checkers)
                 yield f"  certificate: accepted by {names}, {function.operands} operands compared"
+                if function.outcome is Outcome.PROVED and function.goals.total:
+                    yield "  search with Z3: proved too"
             elif function.outcome is Outcome.PROVED:
                 yield f"  certificate: none, no checker knows {run.target}"
             for finding in function.findings:

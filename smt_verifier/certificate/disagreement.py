@@ -1,0 +1,47 @@
+"""What is kept where one checker accepts a certificate that the other refuses: one of the two has a fault."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import tempfile
+from pathlib import Path
+
+from smt_verifier.certificate.verdict import Certification
+
+KEEP = "VERILOCC_KEEP"
+"""Names the folder that what is to be looked at later is kept in; without it, the system's for temporary files."""
+_LOG = logging.getLogger(__name__)
+
+
+def keep_disagreement(
+    before: str, after: str, function: str, processor: str, certification: Certification, *, saved_later: bool
+) -> str:
+    """Write both texts, the certificate and the commands that show the disagreement to a new folder, and log it.
+
+    Returns:
+        The folder, or why there is none.
+    """
+    asked = f"--mcpu={processor} --function={shlex.quote(function)}{' --saved-later' * saved_later}"
+    commands = [
+        f"{program} before.mir after.mir certificate {asked}"
+        for program in ("python -m smt_verifier.checker", "verilocc-check")
+    ]
+    answers = [str(answer) for answer in certification.answers]
+    files = {
+        "before.mir": before,
+        "after.mir": after,
+        "certificate": certification.text,
+        "answers.txt": "\n".join([*answers, "", *commands, ""]),
+    }
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="verilocc-disagreement-", dir=os.environ.get(KEEP)))
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        kept = f"nothing was kept: {error}"
+    else:
+        kept = str(folder)
+    _LOG.error("the checkers disagree about %s: %s (%s)", function, "; ".join(answers), kept)
+    return kept
