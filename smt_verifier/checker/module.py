@@ -19,6 +19,7 @@ from smt_verifier.checker.operands import WORD
 from smt_verifier.checker.outcome import Refused
 
 _STRING = r'"[^"\n]*"'
+_C_COMMENT = re.compile(rf'({_STRING})|/\*[^*/;"\n]*\*/ ?')
 _CODE = re.compile(rf"((?:[^\";/]|{_STRING}|/(?!\*))*)(?:;.*)?\Z")
 _PARENTHESES = rf"\((?:[^()\"]|{_STRING}|\((?:[^()\"]|{_STRING})*\))*\)"
 _ATTRIBUTE = rf"(?:{_STRING}(?:={_STRING})?|[a-z_][a-z0-9_]*(?:=[0-9]+|{_PARENTHESES})?)"
@@ -117,10 +118,13 @@ def compare_modules(before: str, after: str, processor: str) -> None:
 
 @lru_cache(maxsize=8)
 def _code(module: str) -> tuple[str, ...]:
-    """Lines without comments and without blanks at their ends. Functions and groups begin where a line begins."""
+    """Lines without comments and without blanks at their ends. Functions and groups begin where a line begins.
+
+    LLVM 24 writes what an argument of an intrinsic means as ``/* (inf) */`` before it (AsmWriter.cpp).
+    """
     lines: list[str] = []
     for number, line in enumerate(module.split("\n"), 1):
-        match = _CODE.match(line)
+        match = _CODE.match(_C_COMMENT.sub(lambda found: found[1] or "", line))
         if match is None:
             raise Refused(
                 "module", "a string over several lines, or a comment that LLVM does not print", f"line {number}"

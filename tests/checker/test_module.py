@@ -49,6 +49,20 @@ def test_what_a_module_says_of_functions() -> None:
     assert attributes(IR.replace("cc91 ", ""), "n").calling_convention == "ccc"
 
 
+def test_what_an_argument_means_is_a_comment() -> None:
+    said = IR.replace("id.x() #2\n  ret", "id.x(/* (inf) */ i32 516, /* a | b */ i32 1) #2 ; /* x\n  ret")
+    plain = IR.replace("id.x() #2\n  ret", "id.x(i32 516, i32 1) #2\n  ret")
+    assert said != plain
+    compare_modules(said, plain, "gfx942")
+    assert attributes(said, "f") == attributes(plain, "f")
+    for text in ("/* a", "/* \" */", "/* ; */", "/* a\n */", "/* /* */", "/*/ a */"):
+        wrong = plain.replace("i32 516", f"{text} i32 516")
+        with pytest.raises(Refused, match="a comment that LLVM does not print"):
+            compare_modules(wrong, wrong + "\n", "gfx942")
+        with pytest.raises(Refused, match="a comment that LLVM does not print"):
+            attributes(wrong, "f")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

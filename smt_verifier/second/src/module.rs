@@ -1,5 +1,6 @@
 //! IR modules of both texts (spec 13.5), and what one says of a function (13.4; llvm/lib/IR/AsmWriter.cpp prints it).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grammar::is;
@@ -28,7 +29,7 @@ pub struct Attributes {
 /// # Errors
 /// `module`: they are not equal but for comments, numbers of attribute groups, and the processor that llc adds.
 pub fn compare(before: &str, after: &str, target: &Processor) -> Done {
-    let (before, after) = (normal(before, target)?, normal(after, target)?);
+    let (before, after) = (normal(&plain(before)?, target)?, normal(&plain(after)?, target)?);
     let differs = before.iter().zip(&after).find(|(old, new)| old != new);
     ensure!(before.len() == after.len(), "module", "", "the modules have different numbers of lines");
     differs.map_or(Ok(()), |(old, new)| Err(wrong(format!("`{old}` becomes `{new}`"))))
@@ -44,6 +45,30 @@ fn masked(line: &str) -> String {
         char::from(if was_quoted || !byte.is_ascii() { b'"' } else { byte })
     };
     line.bytes().map(mask).collect()
+}
+
+/// The module without comments that stand between `/*` and `*/` in one line: LLVM 24 writes them before arguments of
+/// intrinsics. Others would hide lines.
+fn plain(module: &str) -> Done<Cow<'_, str>> {
+    if !module.contains("/*") {
+        return Ok(module.into());
+    }
+    let mut plain = String::new();
+    for line in module.lines() {
+        let (mask, mut at) = (masked(line), 0);
+        let end = mask.find(';').unwrap_or(line.len());
+        while let Some(start) = mask.get(at..end).and_then(|rest| rest.find("/*")).map(|found| at + found) {
+            let inside = mask.get(start + 2..end).unwrap_or("");
+            let length = inside.find("*/").filter(|length| inside.find(['*', '/', '"']) == Some(*length));
+            let length = need!(length, "module", "", "a comment that LLVM does not print in `{line}`");
+            plain += line.get(at..start).unwrap_or("");
+            at = start + 2 + length + 2;
+            at += usize::from(mask.get(at..).is_some_and(|rest| rest.starts_with(' ')));
+        }
+        plain += line.get(at..).unwrap_or("");
+        plain.push('\n');
+    }
+    Ok(plain.into())
 }
 
 /// The lines of a module without comments and without the blanks at their ends.
@@ -163,6 +188,7 @@ fn definition<'a>(module: &'a str, name: &str) -> Done<(&'a str, &'a str)> {
 /// # Errors
 /// `module`: it does not define the function, or in another form than LLVM prints.
 pub fn attributes(module: &str, name: &str) -> Done<Attributes> {
+    let module = &plain(module)?;
     let (head, tail) = definition(module, name)?;
     let (convention, is_local) = convention(head)?;
     let mut result = Attributes { convention, is_local, ..Attributes::default() };
@@ -216,6 +242,16 @@ mod tests {
             |features: &str| MODULE.replace("nounwind al", &format!("\"target-features\"=\"{features}\" nounwind al"));
         assert!(compared(&of("+a,-b"), &of("+a,-b,+a,-b")) && !compared(&of("+a,-b"), &of("+a,-b,+a")));
         assert!(compared(MODULE, &MODULE.replace("nounwind al", "\"target-cpu\"=\"gfx942\" nounwind al")));
+    }
+
+    #[test]
+    fn comments_before_arguments_do_not_count_and_others_are_refused() {
+        let of = |text: &str| MODULE.replace("@h() #1", &format!("@h({text}i32 1, i8 2) #1 ; /* x"));
+        assert!(compared(&of(""), &of("/* (inf) */ ")) && attributes(&of("/* a */ /* b */ "), "f g").is_ok());
+        assert!(compared(MODULE, &MODULE.replace("a;b", "/*;b")) == compared(MODULE, &MODULE.replace("a;b", "a;c")));
+        for text in ["/* a ", "/* \" */ ", "/* ; */ ", "/* a\n */ ", "/* /* */ ", "*/ /* "] {
+            assert!(!compared(&of(text), &of(text)) && attributes(&of(text), "f g").is_err(), "{text}");
+        }
     }
 
     #[test]
