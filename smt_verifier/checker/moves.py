@@ -118,8 +118,7 @@ class Moves:
             raise self._bad(instruction, "from a vector to a scalar register")
         if whole_wave and (vector != (True, True) or len(to) != len(of) or len(to) * self.lanes.grain % 2):
             raise self._bad(instruction, "whole-wave copies are of vector registers")
-        if whole_wave and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
-            raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
+        self._check_exec_is_kept(instruction, everywhere=whole_wave)
         if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
             self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target) and self._is_vgpr(source)
         ):
@@ -128,6 +127,11 @@ class Moves:
             to, of = to[:1], of[:1]
         undef = "undef" in source.flags
         return Move(to, of, vector, undef, everywhere=whole_wave, is_copy=not whole_wave and vector[0])
+
+    def _check_exec_is_kept(self, instruction: Instruction, *, everywhere: bool) -> None:
+        """LLVM keeps EXEC in a register of the header while it runs for all threads (7.5)."""
+        if everywhere and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
+            raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
 
     def _keeps(self, operand: Operand) -> bool:
         """Whether it is a register that keeps what is copied into it (7.1)."""
@@ -167,8 +171,9 @@ class Moves:
         self._check_slot(instruction, frame.number, offset, bits, saves=saves, kind=kind)
         slot = self.lanes.slot(frame.number, offset, bits)
         to, of = (slot, keys) if saves else (keys, slot)
-        vector = kind != "S"
-        return Move(to, of, (vector, vector), saves and "undef" in register.flags, everywhere=kind.startswith("WWM"))
+        vector, everywhere = kind != "S", kind.startswith("WWM")
+        self._check_exec_is_kept(instruction, everywhere=everywhere)
+        return Move(to, of, (vector, vector), saves and "undef" in register.flags, everywhere=everywhere)
 
     def _spills(self, register: Operand) -> bool:
         """Whether LLVM spills a scalar register: M0 and EXEC serve the spilling itself (SIRegisterInfo::spillSGPR)."""

@@ -111,14 +111,18 @@ impl Form<'_> {
     fn whole_wave_copy(&self, to: &Operand, from: &Operand) -> Done<Move> {
         let same = to.lanes.len() == from.lanes.len() && to.bits() == from.bits() && to.bits() % 32 == 0;
         let vector = to.lanes.iter().chain(&from.lanes).all(|lane| lane.vector);
-        let free = !info(self.text, "sgprForEXECCopy").is_empty();
-        let fits = same && vector && free && !from.is(UNDEF) && from.tied.is_none();
+        let fits = same && vector && self.exec_is_kept() && !from.is(UNDEF) && from.tied.is_none();
         ensure!(fits, "move", self.i, "other operands than a copy of a whole wave has");
         Ok(Move {
             pairs: to.lanes.iter().copied().zip(from.lanes.clone()).collect(),
             whole_wave: true,
             ..Move::default()
         })
+    }
+
+    /// Whether the header has a register for EXEC while an instruction runs for all threads (7.5).
+    fn exec_is_kept(&self) -> bool {
+        !info(self.text, "sgprForEXECCopy").is_empty()
     }
 
     fn spill(&self, operands: &[&Operand], kind: &str, bits: u32, saves: bool) -> Done<Move> {
@@ -164,6 +168,7 @@ impl Form<'_> {
         let (to, from) = if saves { (slot, register.lanes.clone()) } else { (register.lanes.clone(), slot) };
         let undef = register.is_use() && register.is(UNDEF);
         let whole_wave = kind.starts_with("WWM_");
+        ensure!(!whole_wave || self.exec_is_kept(), "move", i, "no register for EXEC while it runs for all threads,");
         Ok(Move { pairs: to.into_iter().zip(from).collect(), undef, whole_wave, ..Move::default() })
     }
 
