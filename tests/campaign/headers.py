@@ -21,6 +21,8 @@ _ENTRY = re.compile(r"([a-zA-Z-]+): ('[^']*'|\[[^\]]*\]|\"[^\"]*\"|[^,}\s][^,}]*
 _FUNCTION = re.compile(r"^name: +(\S+)$", re.MULTILINE)
 _SPILLED = re.compile(r"SI_SPILL_S\d+_(?:SAVE|RESTORE)")
 _RAISED = frozenset({"tracksDebugUserValues", "hasSpilledSGPRs", "hasSpilledVGPRs", "isCalleeSavedInfoValid"})
+_RAISED_ROWS = ("tracksDebugUserValues", "frameInfo.isCalleeSavedInfoValid")
+"""Fields of these that an allocation may raise, and that a text may leave out: then they are false."""
 _DEFAULTS = {
     "false": re.compile(r"(?!tracksRegLiveness|isEntryFunction)"),
     "[]": re.compile(r""),
@@ -124,7 +126,7 @@ def _mutants(subject: Subject, row: str) -> Iterator[Mutant]:
     if row.startswith("bb: "):
         yield from (m for m in _of_blocks(subject, lines, row) if m.after != subject.after)
         return
-    before = _fields(subject.before)
+    before = {row: f"{row.rpartition('.')[2]}: false" for row in _RAISED_ROWS} | _fields(subject.before)
     for number, at in _sections(subject.after):
         if at == row:
             for column, new in _changes(lines, number, row):
@@ -423,9 +425,16 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
         and "default, offset: 0" in line
     ):
         return "LLVM takes the same where it is absent"
+    of_entry = before.get("machineFunctionInfo.isEntryFunction", "").endswith("true")
+    if column == "missing" and row == "machineFunctionInfo.wwmReservedRegs: row" and of_entry:
+        return "an entry function has no caller whose threads wait"
     if column == "missing" and row == "machineFunctionInfo.spillPhysVGPRs: row":
         # Read only by SIMachineFunctionInfo::shiftWwmVGPRsToLowestRange, whose count of lanes no text has.
         return "llc writes the same code without it"
+    if "sgpr-spill" in line and (column == "stack-id: default" or column == "missing"):
+        return "as with -amdgpu-spill-sgpr-to-vgpr=0"
+    if column == "size: doubled in value" and "type: spill-slot" in line and line.strip() not in subject.before:
+        return "an added spill slot may be larger"
     if column == "doubled" and line.lstrip().startswith("- '$"):
         return "a register that is reserved twice is reserved"
     if column == "empty" and value == "[]":

@@ -157,7 +157,9 @@ impl Form<'_> {
         self.spill_memory(frame.number, bits, offset, saves, number("alignment"))?;
         let end = u64::from(offset) + u64::from(bits.div_ceil(8));
         let aligned = offset % (if self.context.coarse { 4 } else { 2 }) == 0;
-        let fits = !self.context.other_slots.contains(&frame.number) && end <= number("size") && aligned;
+        let place = object(row, "stack-id");
+        let in_memory = place == "default" || !vector && place == "sgpr-spill";
+        let fits = !self.context.other_slots.contains(&frame.number) && end <= number("size") && aligned && in_memory;
         ensure!(fits, "move", i, "a stack object that is no slot for it");
         let one_size = self.context.slot_bits.get(&frame.number).is_some_and(|all| all.len() == 1);
         let whole = offset == 0 && one_size && u64::from(bits.div_ceil(8)) == number("size");
