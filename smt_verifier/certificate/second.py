@@ -13,7 +13,7 @@ PROGRAM = "verilocc-check"
 ENVIRONMENT = "VERILOCC_SECOND_CHECKER"
 """Names the program; empty: none is asked."""
 _SECONDS = 120.0
-_ACCEPTED = re.compile(r"accepted: (\d+) operands compared\n\Z")
+_ACCEPTED = re.compile(r"accepted: (\d+) (?:operands compared|instructions in another place)\n\Z")
 _REFUSED = re.compile(r"refused: ([a-z-]+): (.*?)(?: \(([^()]*)\))?\n\Z", re.DOTALL)
 _Said = tuple[bool, int, str, str, str]
 
@@ -30,9 +30,18 @@ def second_program() -> Path | None:
 
 
 def second_checker(
-    before: str, after: str, certificate: str, processor: str, function: str, *, saved_later: bool = False
+    before: str,
+    after: str,
+    certificate: str,
+    processor: str,
+    function: str,
+    *,
+    saved_later: bool = False,
+    order: bool = False,
 ) -> _Said | None:
     """Whether it accepts, operands compared, rule, message and place; None where there is no second checker.
+
+    ``order``: the certificate is of another order of instructions, and the count is of those that stand elsewhere.
 
     A program that ends otherwise than it should, or not in time, has refused.
     """
@@ -45,7 +54,11 @@ def second_checker(
             Path(name).write_text(text, encoding="utf-8", newline="")
         try:
             run = subprocess.run(
-                [program, *names, f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later],
+                [
+                    *(program, *names, f"--mcpu={processor}", f"--function={function}"),
+                    *["--saved-later"] * saved_later,
+                    *["--order"] * order,
+                ],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from smt_verifier.checker.check import check
+from smt_verifier.checker.order import check_order
 from smt_verifier.checker.outcome import Refused
 
 ACCEPTED, REFUSED, UNUSABLE = 0, 1, 2
@@ -22,6 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(name, type=Path)
     parser.add_argument("--mcpu", required=True, help="LLVM's name of the GPU")
     parser.add_argument("--saved-later", action="store_true", help="AFTER is of the scalar phase; saves follow")
+    parser.add_argument("--order", action="store_true", help="AFTER is BEFORE in another order of instructions")
+    parser.add_argument("--function", default="", help="with --order: which one, of several")
     options = parser.parse_args(arguments)
     try:
         before, after, certificate = (
@@ -31,6 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
     try:
+        if options.order:
+            moved = check_order(before, after, certificate, options.mcpu, options.function)
+            print(f"accepted: {moved} instructions in another place")
+            return ACCEPTED
         accepted = check(before, after, certificate, options.mcpu, saved_later=options.saved_later)
     except Refused as error:
         print(f"refused: {error}")

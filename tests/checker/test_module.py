@@ -55,7 +55,7 @@ def test_what_an_argument_means_is_a_comment() -> None:
     assert said != plain
     compare_modules(said, plain, "gfx942")
     assert attributes(said, "f") == attributes(plain, "f")
-    for text in ("/* a", "/* \" */", "/* ; */", "/* a\n */", "/* /* */", "/*/ a */"):
+    for text in ("/* a", '/* " */', "/* ; */", "/* a\n */", "/* /* */", "/*/ a */"):
         wrong = plain.replace("i32 516", f"{text} i32 516")
         with pytest.raises(Refused, match="a comment that LLVM does not print"):
             compare_modules(wrong, wrong + "\n", "gfx942")

@@ -27,11 +27,13 @@ class Finisher:
     Attributes:
         plain: LLVM's own compile of the same input with the verifier, without the functions named.
         notes: is told of faults that are LLVM's.
+        ordered: texts whose instructions are in another order behind allocation, and the texts in that order.
     """
 
     compiler: StagedCompiler
     plain: Callable[[frozenset[str]], object]
     notes: list[str]
+    ordered: dict[str, str] = field(default_factory=dict[str, str])
     _verified: set[str] = field(default_factory=set[str])
     _plain_faults: dict[str, VerifierFault] | None = None
 
@@ -41,6 +43,8 @@ class Finisher:
         Raises:
             ToolchainError: a tool failed, or the verifier found what it does not find in a plain compile.
         """
+        if text in self.ordered:
+            return self.compiler.finish_ordered(self.ordered[text], kind, verify=False)
         if text in self._verified:
             return self.compiler.finish(text, kind, verify=False)
         try:

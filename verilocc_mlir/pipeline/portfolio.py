@@ -102,6 +102,10 @@ class Portfolio:
                 return self._merged(proved)
             self._prove(pending[0][1], [name for name, best in pending if best == pending[0][1]])
 
+    def costs(self, kept: Kept) -> Costs:
+        """The cost of each function of what is kept."""
+        return {name: self._prices[candidate][name] for name, candidate in kept.candidates.items()}
+
     def refuse(self, kept: Kept, error: ToolchainError) -> bool:
         """Take back what was kept, which LLVM does not finish: what the default plan does not come to first, then all
         that is ours; False if it is LLVM's throughout.

@@ -66,6 +66,7 @@ class Settings:
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
         also: further forms of it that are wanted.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
+        order: put instructions in an order of our own behind allocation, where that is proved and cheaper by the model.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
             the effort is FAST or LEARNED (``verifies``).
@@ -94,6 +95,7 @@ class Settings:
     plans: int = 1
     plan_model: Path | None = None
     spill: bool = True
+    order: bool = True
     fallback: bool = True
     verify: bool | None = None
     solver_seconds: float = DEFAULT_SOLVER_SECONDS

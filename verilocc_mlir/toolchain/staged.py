@@ -163,12 +163,24 @@ class StagedCompiler:
         Args:
             verify: run the verifier after each pass, if the options say so. LLVM always runs it on reading the text.
         """
+        return self._once("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
+
+    def before_late_order(self, mir: str) -> str:
+        """From text with VGPRs rewritten to the text that LLVM would order once more behind allocation."""
+        job = LlvmJob("to-late-order", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LATE_ORDER)
+        return _as_others_read(self._run(job))
+
+    def finish_ordered(self, late: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
+        """As ``finish``, from a text of ``before_late_order`` whose order stays as it is."""
+        return self._once("finish-ordered", late, _LATE_ORDER, kind, verify)
+
+    def _once(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
         if mir in self._printed and not (verify and self.options.verify):
             printed = self._printed[mir]
             code = printed if kind == "asm" else self.assemble(printed)
             if code is not None:
                 return code
-        code = self._finish("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
+        code = self._finish(stage, mir, start, kind, verify)
         if kind == "asm":
             self._printed[mir] = code
         return code
@@ -225,9 +237,10 @@ class StagedCompiler:
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
         source = self._to_finish(mir)
-        return self._run(
-            LlvmJob(stage, source, True, self.options, start, kind=kind, verify=verify and self.options.verify)
-        )
+        options = self.options
+        if start == _LATE_ORDER:
+            options = replace(options, extra=(*options.extra, "-enable-post-misched=0"))
+        return self._run(LlvmJob(stage, source, True, options, start, kind=kind, verify=verify and options.verify))
 
     def _to_finish(self, mir: str) -> bytes:
         return self.as_llvm_reads(declare_dynamic_lds(mir))
@@ -272,6 +285,8 @@ class StagedCompiler:
         return "LLVM " + ".".join(map(str, self.toolchain.version))
 
 
+_LATE_ORDER = Point("before", "si-post-ra-bundler")
+"""Behind what makes or removes instructions for their own sake, before hazards, waits and dual issue."""
 _LAST = Point("after", "amdgpu-preload-kern-arg-prolog")
 """Behind the last pass that changes code: what follows prints it."""
 

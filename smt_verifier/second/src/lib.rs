@@ -15,6 +15,7 @@ mod masks;
 pub mod model;
 pub mod module;
 mod moves;
+pub mod order;
 mod state;
 pub mod tables;
 pub mod text;

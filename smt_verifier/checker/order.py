@@ -1,0 +1,296 @@
+"""The instructions of blocks in another order (specification 16): what is exchanged does not meet.
+
+Each register, and memory, is accessed in the same order, but for what may be exchanged. Nothing passes an instruction
+that stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import tables
+from smt_verifier.checker.text import read
+
+HEAD = "verilocc-order 1"
+_RUN = re.compile(r"(0|[1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?\Z", re.ASCII)
+_STAYS = frozenset({
+    "terminator", "branch", "indirect-branch", "return", "returns", "call", "barrier", "trap", "asm", "asm-goto",
+    "side-effects", "frame-adjust", "generic", "setreg", "sets-mode", "indexed-on", "indexed-off", "indexed-mode",
+    "vskip", "vgpr-msb", "relative", "enter-wwm",
+})  # fmt: skip
+_STAYING_FLAGS = frozenset({"frame-setup", "frame-destroy", "bb-prolog"})
+_MAY_MOVE = ("debug-location ", "debug-instr-number ", "mmra ")
+_APART = frozenset({1, 3, 4, 5, 7, 8})
+"""Address spaces of which LDS (3) and private memory (5) share nothing with another one."""
+_SPACE = re.compile(r", addrspace ([0-9]+)\Z")
+_SIZE = re.compile(r"(?:<([0-9]+) x s([0-9]+)>|s([0-9]+))\Z")
+_VIRTUAL = 1 << 32
+
+
+def check_order(before: str, after: str, certificate: str, processor: str, name: str = "") -> int:
+    """Check that a function of ``after`` is that of ``before`` in the order of the certificate; how many instructions
+    stand elsewhere.
+
+    Raises:
+        Refused: something is not shown, or a text or the certificate is not as it must be.
+    """
+    if tables().processor(processor) is None:
+        raise Refused("processor", f"{processor} is not known")
+    p, q = read(before), read(after)
+    old, new = ([f for f in file.functions if not name or f.name == name] for file in (p, q))
+    if len(old) != 1 or len(new) != 1:
+        raise Refused("order", f"{len(old)} and {len(new)} functions in the texts")
+    if p.module != q.module or _head(old[0]) != _head(new[0]) or len(old[0].blocks) != len(new[0].blocks):
+        raise Refused("order", "more than the order of instructions differs")
+    orders = _orders(certificate, old[0])
+    moved = 0
+    for number, (a, b) in enumerate(zip(old[0].blocks, new[0].blocks, strict=True)):
+        if _of_block(a) != _of_block(b):
+            raise Refused("order", "more than the order of instructions differs", f"bb.{a.number}")
+        moved += _check_block(_items(a), _items(b), orders.get(number))
+    return moved
+
+
+def _head(function: Function) -> object:
+    f = function
+    return f.name, dict(f.fields), dict(f.registers), f.liveins, list(f.fixed_stack.items()), list(f.stack.items())
+
+
+def _of_block(block: Block) -> object:
+    return block.number, block.name, block.attributes, block.successors, block.has_successors, block.liveins
+
+
+def _orders(certificate: str, function: Function) -> dict[int, list[int]]:
+    """For each block that the certificate names: where the instructions of Q stand in P."""
+    lines = certificate.split("\n")
+    if lines[:2] != [HEAD, f"function {function.name}"] or lines[-2:] != ["end", ""]:
+        raise Refused("order", "not a certificate of an order of this function")
+    orders: dict[int, list[int]] = {}
+    for line in lines[2:-2]:
+        match line.split(" "):
+            case ["block", word, *runs] if _RUN.match(word) and "-" not in word and int(word) not in orders and runs:
+                orders[int(word)] = [at for run in runs for at in _positions(run)]
+            case _:
+                raise Refused("order", f"not a line of such a certificate: {line!r}")
+    if any(number >= len(function.blocks) for number in orders):
+        raise Refused("order", "the certificate names a block that is not there")
+    return orders
+
+
+def _positions(run: str) -> Sequence[int]:
+    found = _RUN.match(run)
+    if found is None or (found[2] and int(found[2]) <= int(found[1])) or len(run) > 19:
+        raise Refused("order", f"not a run of instructions: {run!r}")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What moves as one: an instruction, or a bundle.
+
+    Attributes:
+        stays: nothing passes it.
+        accesses: of each register: ``"r"`` it is read, ``"w"`` written, ``"x"`` both, or it dies there.
+        memory: memory operands.
+        everywhere: it may access any memory.
+    """
+
+    instructions: tuple[Instruction, ...]
+    stays: bool
+    accesses: dict[int, str]
+    memory: tuple[MemoryOperand, ...]
+    everywhere: bool
+
+
+def _items(block: Block) -> list[_Item]:
+    """The items of a block, debug instructions left out."""
+    groups: list[list[Instruction]] = []
+    for i in block.instructions:
+        description = tables().opcode(i.opcode)
+        if description is None:
+            raise Refused("order", f"{i.opcode} is not known", f"line {i.line}")
+        if "debug" in description.traits:
+            continue
+        if i.in_bundle:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return [_item(tuple(group)) for group in groups]
+
+
+def _item(instructions: tuple[Instruction, ...]) -> _Item:
+    accesses: dict[int, str] = {}
+    for operand in (o for i in instructions for o in i.operands if o.is_register):
+        kind = (
+            "w" if operand.is_def and not operand.sub else "x" if operand.is_def or "killed" in operand.flags else "r"
+        )
+        for at in _registers(operand):
+            accesses[at] = kind if accesses.get(at, kind) == kind else "x"
+    return _Item(
+        instructions,
+        any(map(_stays, instructions)),
+        accesses,
+        tuple(m for i in instructions for m in i.memory),
+        any(map(_is_everywhere, instructions)),
+    )
+
+
+def _registers(operand: Operand) -> Iterator[int]:
+    """A virtual register as a whole; of the numbered files, registers of 32 bits."""
+    if operand.vreg >= 0:
+        yield _VIRTUAL + operand.vreg
+        return
+    register = tables().register(operand.register)
+    if register is None:
+        raise Refused("order", f"${operand.register} is no register that is known")
+    yield from register.units if register.file == "x" else dict.fromkeys(unit & ~1 for unit in register.units)
+
+
+def _stays(i: Instruction) -> bool:
+    """Whether nothing passes it: it does, or reads, more than its operands say, or a place in the code is meant."""
+    description = tables().opcode(i.opcode)
+    assert description is not None
+    traits = description.traits
+    odd = (tables().register(o.register) for o in i.operands if o.is_register and o.register)
+    return (
+        not traits.isdisjoint(_STAYS)
+        # Matrix operations read registers of threads that wait, and no more than that.
+        or ("indirect" in traits and not ("reach=writes" in traits and description.definitions))
+        or ("meta" in traits and "no-code" not in traits)
+        or not i.flags.isdisjoint(_STAYING_FLAGS)
+        or any(not attribute.startswith(_MAY_MOVE) for attribute in i.tail)
+        or any(m.volatile or m.is_atomic for m in i.memory)
+        or any(o.kind is Kind.REGMASK for o in i.operands)
+        or any(r is None or ("changes" in r.marks and r.name != "scc") or "alias" in r.marks for r in odd)
+    )
+
+
+def _is_everywhere(i: Instruction) -> bool:
+    """Whether it accesses memory of which its memory operands do not say all."""
+    description = tables().opcode(i.opcode)
+    assert description is not None
+    return any(
+        trait in description.traits and not any(m.loads if trait == "may-load" else m.stores for m in i.memory)
+        for trait in ("may-load", "may-store")
+    )
+
+
+def _check_block(p: list[_Item], q: list[_Item], order: list[int] | None) -> int:
+    order = list(range(len(p))) if order is None else order
+    if len(q) != len(p) or sorted(order) != list(range(len(p))):
+        raise Refused("order", "not each instruction once")
+    for at, of in enumerate(order):
+        if tuple(map(_said, q[at].instructions)) != tuple(map(_said, p[of].instructions)):
+            line = q[at].instructions[0].line
+            raise Refused("order", f"{q[at].instructions[0].opcode} is another instruction", f"line {line}")
+    # The flags that Q has count: those of P that it lacks said what need not be so any more.
+    given = [q[at] for at in sorted(range(len(q)), key=order.__getitem__)]
+    _check_staying(given, order)
+    _check_registers(given, order)
+    _check_memory(given, order)
+    return sum(at != of for at, of in enumerate(order))
+
+
+def _said(i: Instruction) -> Instruction:
+    """All that an instruction says, but for the deaths of registers, debug locations, and where it stands."""
+    operands = tuple(replace(o, flags=o.flags - {"killed"}) if "killed" in o.flags else o for o in i.operands)
+    tail = tuple(t for t in i.tail if not t.startswith(_MAY_MOVE[:2]))
+    return replace(i, operands=operands, tail=tail, line=0)
+
+
+def _check_staying(items: list[_Item], order: list[int]) -> None:
+    highest = -1
+    for at, of in enumerate(order):
+        if items[of].stays and (of != at or highest > of):
+            raise Refused("order-stays", f"something passes {items[of].instructions[0].opcode}", _where(items[of]))
+        highest = max(highest, of)
+
+
+def _check_registers(items: list[_Item], order: list[int]) -> None:
+    scc = tables().register("scc")
+    unread = scc.units[0] if scc is not None else -1
+    given, now = (_sequences(items, way, unread) for way in (range(len(items)), order))
+    for register, groups in given.items():
+        if groups != now[register]:
+            first = next(n for n, group in enumerate(groups) if now[register][n : n + 1] != [group])
+            item = items[min(groups[first][1])]
+            raise Refused("order-registers", f"accesses to a register of {_named(item, register)} in another order",
+                          _where(item))  # fmt: skip
+
+
+def _sequences(items: list[_Item], order: Sequence[int], unread: int) -> dict[int, list[tuple[str, frozenset[int]]]]:
+    """The accesses of each register, in order: neighbouring reads as one, and of SCC neighbouring writes of what nobody
+    reads.
+    """
+    accesses: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for of in order:
+        for register, kind in items[of].accesses.items():
+            accesses[register].append((kind, of))
+    result: dict[int, list[tuple[str, frozenset[int]]]] = {}
+    for register, row in accesses.items():
+        groups: list[tuple[str, set[int]]] = []
+        for at, (kind, of) in enumerate(row):
+            if register == unread and kind == "w" and at + 1 < len(row) and row[at + 1][0] == "w":
+                kind = "u"
+            if kind in "ru" and groups and groups[-1][0] == kind:
+                groups[-1][1].add(of)
+            else:
+                groups.append((kind, {of}))
+        result[register] = [(kind, frozenset(group)) for kind, group in groups]
+    return result
+
+
+def _check_memory(items: list[_Item], order: list[int]) -> None:
+    pending = dict.fromkeys(n for n, item in enumerate(items) if item.memory or item.everywhere)
+    for of in order:
+        if of not in pending:
+            continue
+        for earlier in pending:
+            if earlier == of:
+                break
+            if _meet(items[earlier], items[of]):
+                what = f"{items[of].instructions[0].opcode} passes {items[earlier].instructions[0].opcode}"
+                raise Refused("order-memory", f"{what}, and both may access the same memory", _where(items[of]))
+        del pending[of]
+
+
+def _meet(a: _Item, b: _Item) -> bool:
+    return a.everywhere or b.everywhere or any(_share(m, n) for m in a.memory for n in b.memory)
+
+
+def _share(a: MemoryOperand, b: MemoryOperand) -> bool:
+    """Whether one access changes what the other one accesses, as far as the memory operands say."""
+    if not (a.stores or b.stores) or any(m.invariant and not m.stores for m in (a, b)):
+        return False
+    spaces = [int(found[1]) if (found := _SPACE.search(m.rest)) else 0 for m in (a, b)]
+    if spaces[0] != spaces[1]:
+        return not (_APART.issuperset(spaces) and not {3, 5}.isdisjoint(spaces))
+    if a.stack_object >= 0 and b.stack_object >= 0 and a.stack_object != b.stack_object:
+        return False
+    known = a.pointer == b.pointer and (a.pointer.startswith("%ir.") or a.stack_object >= 0 or a.fixed_object >= 0)
+    sizes = [_bytes(m.size) for m in (a, b)]
+    if not known or 0 in sizes:
+        return True
+    return a.offset < b.offset + sizes[1] and b.offset < a.offset + sizes[0]
+
+
+def _bytes(size: str) -> int:
+    """Of a type or a number of bytes; 0: not known."""
+    if size.isdigit():
+        return int(size)
+    match = _SIZE.match(size)
+    return (int(match[1] or 1) * int(match[2] or match[3]) + 7) // 8 if match else 0
+
+
+def _named(item: _Item, register: int) -> str:
+    names = (o.text for i in item.instructions for o in i.operands if o.is_register and register in _registers(o))
+    return next(names, "the block")
+
+
+def _where(item: _Item) -> str:
+    return f"line {item.instructions[0].line}"

@@ -1,0 +1,160 @@
+"""A list scheduler on the in-order model of one wave (``cost/rates.py``): what can issue first without waiting issues
+first, among these what most waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from verilocc_mlir.cost.instructions import Kind, decode
+from verilocc_mlir.cost.memory import dwords
+from verilocc_mlir.cost.rates import rates
+from verilocc_mlir.cost.simulate import work_of
+from verilocc_mlir.ordering.dependences import Item
+from verilocc_mlir.target.targets import Target
+
+_FORM = re.compile(
+    r"_(?:e32|e64|vgprcd_e64|vgprcd|mac_e64|vi|gfx\d+|offset|offen|idxen|bothen|addr64|saddr|imm|sgpr_imm|sgpr|ec)(?=_|\Z)"
+)
+_HAS_A_UNIT = frozenset({Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Cycles that an instruction holds its unit, and cycles until its result is there."""
+
+    kind: Kind
+    issue: float
+    latency: float
+
+
+@dataclass
+class Wave:
+    """When registers are ready and units are free, in cycles, as one wave issues in order."""
+
+    now: float
+    ready: dict[int, float]
+    free: dict[Kind, float]
+
+
+@lru_cache(maxsize=1 << 14)
+def timing(opcode: str, target: Target) -> Timing | None:
+    """What the cost model has for an opcode; None for one without code."""
+    if opcode in ("COPY", "IMPLICIT_DEF", "KILL", "BUNDLE"):
+        return None
+    speed = rates(target)
+    # The model reads mnemonics; what such an instruction takes does not depend on its operands.
+    one = decode(f"{_FORM.sub('', opcode.lower())} v0, v1, v2, v3", target.major)
+    kind = one.kind
+    if kind is Kind.VALU:
+        return Timing(kind, speed.valu_issue[one.rate], speed.valu_latency[one.rate])
+    if kind in (Kind.MFMA, Kind.WMMA):
+        busy = float(work_of(one, target).matrix or 16)
+        return Timing(kind, busy, busy + speed.slot)
+    if kind is Kind.SALU:
+        return Timing(kind, speed.slot, speed.salu_latency)
+    if kind is Kind.SMEM:
+        return Timing(kind, 0.0, speed.smem_latency)
+    if kind is Kind.LDS:
+        busy = 4 * dwords(one.base) * target.wave_size / speed.lds_bytes_per_cycle
+        return Timing(kind, max(busy, 1.0), speed.lds_latency + busy)
+    if kind is Kind.VMEM:
+        busy = 4 * dwords(one.base) * target.wave_size / speed.vmem_bytes_per_cycle
+        return Timing(kind, max(busy, 1.0), speed.load_latency)
+    return Timing(kind, 0.0, 0.0)
+
+
+def scheduled(items: Sequence[Item], target: Target, *, loops: bool) -> list[int]:
+    """An order of a block's items: their numbers. ``loops``: the block is its own successor."""
+    wave = Wave(0.0, {}, {})
+    order = _pass(items, target, wave)
+    if loops:
+        # The next iteration finds what this one left under way.
+        again = Wave(
+            0.0, {r: t - wave.now for r, t in wave.ready.items()}, {k: t - wave.now for k, t in wave.free.items()}
+        )
+        order = _pass(items, target, again)
+    return order
+
+
+def _pass(items: Sequence[Item], target: Target, wave: Wave) -> list[int]:
+    order: list[int] = []
+    start = 0
+    for end in [*(item.number for item in items if item.stays), len(items)]:
+        order += _region(items, range(start, end), target, wave)
+        if end < len(items):
+            _issue(items[end], target, wave)
+            order.append(end)
+        start = end + 1
+    return order
+
+
+def _region(items: Sequence[Item], region: range, target: Target, wave: Wave) -> list[int]:
+    """Between what stays."""
+    after: dict[int, list[int]] = {number: [] for number in region}
+    missing: dict[int, int] = {}
+    for number in region:
+        missing[number] = len(items[number].before)
+        for other in items[number].before:
+            after[other].append(number)
+    height = _heights(items, region, after, target)
+    ready = [number for number in region if not missing[number]]
+    order: list[int] = []
+    slot = rates(target).slot
+    while ready:
+        best = min(ready, key=lambda n: (max(_earliest(items[n], target, wave) - wave.now, 0.0) // slot, -height[n], n))
+        ready.remove(best)
+        order.append(best)
+        _issue(items[best], target, wave)
+        for number in after[best]:
+            missing[number] -= 1
+            if not missing[number]:
+                ready.append(number)
+    return order
+
+
+def _heights(
+    items: Sequence[Item], region: range, after: Mapping[int, Sequence[int]], target: Target
+) -> dict[int, float]:
+    """Cycles from the issue of each item to the end of the region, at least."""
+    height: dict[int, float] = {}
+    slot = rates(target).slot
+    for number in reversed(region):
+        item = items[number]
+        latency = max((t.latency for i in item.instructions if (t := timing(i.opcode, target))), default=0.0)
+        values = item.writes
+        height[number] = max(
+            (height[n] + (latency if values & items[n].reads else slot) for n in after[number]), default=latency
+        )
+    return height
+
+
+def _earliest(item: Item, target: Target, wave: Wave) -> float:
+    times = [wave.ready[r] for r in item.reads if r in wave.ready]
+    for i in item.instructions:
+        one = timing(i.opcode, target)
+        if one is not None and one.kind in wave.free:
+            # An access finds its way to memory busy without keeping others from issuing. Loads are spread all the same:
+            # code waits for the last one.
+            times.append(wave.free[one.kind])
+    return max(times, default=0.0)
+
+
+def _issue(item: Item, target: Target, wave: Wave) -> None:
+    slot = rates(target).slot
+    at = max(wave.now, _earliest(item, target, wave))
+    done = at
+    for i in item.instructions:
+        one = timing(i.opcode, target)
+        if one is None or one.kind not in _HAS_A_UNIT:
+            continue
+        start = max(wave.free.get(one.kind, 0.0), at)
+        wave.free[one.kind] = start + one.issue
+        done = max(done, start + one.latency)
+        at += slot
+    wave.now = at
+    for register in item.writes:
+        wave.ready[register] = done
