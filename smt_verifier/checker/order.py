@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, Operand
+from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import tables
+from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
 
 HEAD = "verilocc-order 1"
@@ -66,7 +66,7 @@ def _of_block(block: Block) -> object:
 
 
 def _orders(certificate: str, function: Function) -> dict[int, list[int]]:
-    """For each block that the certificate names: where the instructions of Q stand in P."""
+    """For each block that the certificate names: where the items of Q stand in P (16.1)."""
     lines = certificate.split("\n")
     if lines[:2] != [HEAD, f"function {function.name}"] or lines[-2:] != ["end", ""]:
         raise Refused("order", "not a certificate of an order of this function")
@@ -74,19 +74,24 @@ def _orders(certificate: str, function: Function) -> dict[int, list[int]]:
     for line in lines[2:-2]:
         match line.split(" "):
             case ["block", word, *runs] if _RUN.match(word) and "-" not in word and int(word) not in orders and runs:
-                orders[int(word)] = [at for run in runs for at in _positions(run)]
+                orders[int(word)] = _positions(runs, function, int(word))
             case _:
                 raise Refused("order", f"not a line of such a certificate: {line!r}")
-    if any(number >= len(function.blocks) for number in orders):
-        raise Refused("order", "the certificate names a block that is not there")
     return orders
 
 
-def _positions(run: str) -> Sequence[int]:
-    found = _RUN.match(run)
-    if found is None or (found[2] and int(found[2]) <= int(found[1])) or len(run) > 19:
-        raise Refused("order", f"not a run of instructions: {run!r}")
-    return range(int(found[1]), int(found[2] or found[1]) + 1)
+def _positions(runs: list[str], function: Function, block: int) -> list[int]:
+    if block >= len(function.blocks):
+        raise Refused("order", "the certificate names a block that is not there")
+    most = len(function.blocks[block].instructions)
+    positions: list[int] = []
+    for run in runs:
+        found = _RUN.match(run)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+        if found is None or (found[2] and last <= first) or last >= most or len(positions) > most:
+            raise Refused("order", f"not a run of instructions of the block: {run!r}")
+        positions += range(first, last + 1)
+    return positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,7 @@ def _items(block: Block) -> list[_Item]:
     """The items of a block, debug instructions left out."""
     groups: list[list[Instruction]] = []
     for i in block.instructions:
-        description = tables().opcode(i.opcode)
-        if description is None:
-            raise Refused("order", f"{i.opcode} is not known", f"line {i.line}")
-        if "debug" in description.traits:
+        if "debug" in _described(i).traits:
             continue
         if i.in_bundle:
             groups[-1].append(i)
@@ -123,14 +125,19 @@ def _items(block: Block) -> list[_Item]:
     return [_item(tuple(group)) for group in groups]
 
 
+def _described(i: Instruction) -> Opcode:
+    description = tables().opcode(i.opcode)
+    if description is None:
+        raise Refused("order", f"{i.opcode} is not known", f"line {i.line}")
+    return description
+
+
 def _item(instructions: tuple[Instruction, ...]) -> _Item:
     accesses: dict[int, str] = {}
-    for operand in (o for i in instructions for o in i.operands if o.is_register):
-        kind = (
-            "w" if operand.is_def and not operand.sub else "x" if operand.is_def or "killed" in operand.flags else "r"
-        )
-        for at in _registers(operand):
-            accesses[at] = kind if accesses.get(at, kind) == kind else "x"
+    for i in instructions:
+        for kind, registers in _accesses(i):
+            for at in registers:
+                accesses[at] = kind if accesses.get(at, kind) == kind else "x"
     return _Item(
         instructions,
         any(map(_stays, instructions)),
@@ -140,21 +147,31 @@ def _item(instructions: tuple[Instruction, ...]) -> _Item:
     )
 
 
-def _registers(operand: Operand) -> Iterator[int]:
-    """A virtual register as a whole; of the numbered files, registers of 32 bits."""
-    if operand.vreg >= 0:
-        yield _VIRTUAL + operand.vreg
+def _accesses(i: Instruction) -> Iterator[tuple[str, Iterator[int]]]:
+    """What its operands say of registers, and what LLVM's table says of every such instruction."""
+    for operand in i.operands:
+        if operand.is_register:
+            both = (operand.is_def and operand.sub) or "killed" in operand.flags
+            yield "x" if both else "w" if operand.is_def else "r", _registers(operand.vreg, operand.register)
+    description = _described(i)
+    yield from (("r", _registers(-1, name)) for name in description.implicit_uses)
+    yield from (("w", _registers(-1, name)) for name in description.implicit_definitions)
+
+
+def _registers(vreg: int, name: str) -> Iterator[int]:
+    """A virtual register as a whole; of the numbered files, registers of 32 bits (16.4)."""
+    if vreg >= 0:
+        yield _VIRTUAL + vreg
         return
-    register = tables().register(operand.register)
+    register = tables().register(name)
     if register is None:
-        raise Refused("order", f"${operand.register} is no register that is known")
+        raise Refused("order", f"${name} is no register that is known")
     yield from register.units if register.file == "x" else dict.fromkeys(unit & ~1 for unit in register.units)
 
 
 def _stays(i: Instruction) -> bool:
-    """Whether nothing passes it: it does, or reads, more than its operands say, or a place in the code is meant."""
-    description = tables().opcode(i.opcode)
-    assert description is not None
+    """Whether nothing passes it (16.3): it does or reads more than its operands say, or means a place in the code."""
+    description = _described(i)
     traits = description.traits
     odd = (tables().register(o.register) for o in i.operands if o.is_register and o.register)
     return (
@@ -172,8 +189,7 @@ def _stays(i: Instruction) -> bool:
 
 def _is_everywhere(i: Instruction) -> bool:
     """Whether it accesses memory of which its memory operands do not say all."""
-    description = tables().opcode(i.opcode)
-    assert description is not None
+    description = _described(i)
     return any(
         trait in description.traits and not any(m.loads if trait == "may-load" else m.stores for m in i.memory)
         for trait in ("may-load", "may-store")
@@ -197,7 +213,7 @@ def _check_block(p: list[_Item], q: list[_Item], order: list[int] | None) -> int
 
 
 def _said(i: Instruction) -> Instruction:
-    """All that an instruction says, but for the deaths of registers, debug locations, and where it stands."""
+    """All that an instruction says, but for deaths of registers, debug locations, and where it stands (16.2)."""
     operands = tuple(replace(o, flags=o.flags - {"killed"}) if "killed" in o.flags else o for o in i.operands)
     tail = tuple(t for t in i.tail if not t.startswith(_MAY_MOVE[:2]))
     return replace(i, operands=operands, tail=tail, line=0)
@@ -264,7 +280,9 @@ def _meet(a: _Item, b: _Item) -> bool:
 
 
 def _share(a: MemoryOperand, b: MemoryOperand) -> bool:
-    """Whether one access changes what the other one accesses, as far as the memory operands say."""
+    """Whether one access may change what the other one accesses, as far as memory operands say (16.5, 16.7). What other
+    threads see is no matter: accesses that tell them something stay (16.6).
+    """
     if not (a.stores or b.stores) or any(m.invariant and not m.stores for m in (a, b)):
         return False
     spaces = [int(found[1]) if (found := _SPACE.search(m.rest)) else 0 for m in (a, b)]
@@ -288,7 +306,8 @@ def _bytes(size: str) -> int:
 
 
 def _named(item: _Item, register: int) -> str:
-    names = (o.text for i in item.instructions for o in i.operands if o.is_register and register in _registers(o))
+    operands = (o for i in item.instructions for o in i.operands if o.is_register)
+    names = (o.text for o in operands if register in _registers(o.vreg, o.register))
     return next(names, "the block")
 
 

@@ -351,6 +351,7 @@ CHANGED = Settings(
     emit=Emit.OBJ,
     also=(Emit.MIR,),
     spill=False,
+    order=False,
     fallback=False,
     verify=False,
     solver_seconds=1.0,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.candidates import Candidate
@@ -280,7 +280,7 @@ class Compilation:
         text = kept.result.text or ""
         try:
             found = late_order(given, text, portfolio.costs(kept))
-        except ToolchainError as error:
+        except VeriloccError as error:
             if isinstance(error, ToolFailure) and error.status == -signal.SIGKILL:
                 raise
             found = LateOrder("", (f"LLVM's order stays behind allocation: {error.what}",))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::audit::USAGE;
 use crate::model::{ensure, need, Block, Done, Function, Instruction, Kind, MemoryOperand, Operand, Refused};
 use crate::model::{DEF, KILLED};
-use crate::tables::{canonical, tables};
+use crate::tables::{canonical, tables, Register};
 use crate::text;
 
 const STAYS: [&str; 22] = [
@@ -43,9 +43,10 @@ pub fn check(before: &str, after: &str, certificate: &str, cpu: &str, name: Opti
 
 fn same_head(a: &Function, b: &Function) -> bool {
     let registers = a.registers.len() == b.registers.len()
-        && a.registers.iter().zip(&b.registers).all(|((m, x), (n, y))| {
-            m == n && x.class.name == y.class.name && x.whole_wave == y.whole_wave
-        });
+        && a.registers
+            .iter()
+            .zip(&b.registers)
+            .all(|((m, x), (n, y))| m == n && x.class.name == y.class.name && x.whole_wave == y.whole_wave);
     registers
         && a.name == b.name
         && a.fields == b.fields
@@ -60,7 +61,7 @@ fn same_block(a: &Block, b: &Block) -> bool {
     a.number == b.number && a.attributes == b.attributes && a.successors == b.successors && liveins(a) == liveins(b)
 }
 
-/// By the position of a block: where the instructions of Q stand in P.
+/// By the position of a block: where the items of Q stand in P (16.1).
 fn read(certificate: &str, function: &Function) -> Done<BTreeMap<usize, Vec<usize>>> {
     let wrong = |line: &str| Refused::new("order", format!("not a line of such a certificate: `{line}`"), "");
     let body = certificate.strip_prefix(&format!("verilocc-order 1\nfunction {}\n", function.name));
@@ -120,15 +121,25 @@ fn items(block: &Block) -> Vec<Item<'_>> {
 
 fn item(instructions: Vec<&Instruction>) -> Item<'_> {
     let mut accesses = BTreeMap::new();
-    for o in instructions.iter().flat_map(|i| &i.operands).filter(|o| o.is_register()) {
-        let access = match (o.is(DEF), o.sub.is_empty(), o.is(KILLED)) {
-            (true, true, _) => Access::Write,
-            (true, false, _) | (false, _, true) => Access::Both,
-            (false, _, false) => Access::Read,
-        };
-        for register in registers(o) {
+    let mut note = |registers: BTreeSet<u64>, access| {
+        for register in registers {
             let known = accesses.entry(register).or_insert(access);
             *known = if *known == access { access } else { Access::Both };
+        }
+    };
+    for i in &instructions {
+        for o in i.operands.iter().filter(|o| o.is_register()) {
+            let access = match (o.is(DEF), o.sub.is_empty(), o.is(KILLED)) {
+                (true, true, _) => Access::Write,
+                (true, false, _) | (false, _, true) => Access::Both,
+                (false, _, false) => Access::Read,
+            };
+            note(o.vreg.map_or_else(|| units(o.register), |number| [VIRTUAL + u64::from(number)].into()), access);
+        }
+        // What LLVM's table says of every such instruction.
+        let implicit = [(&i.opcode.implicit_uses, Access::Read), (&i.opcode.implicit_definitions, Access::Write)];
+        for (names, access) in implicit {
+            names.iter().for_each(|name| note(units(tables().register(name)), access));
         }
     }
     Item {
@@ -140,17 +151,13 @@ fn item(instructions: Vec<&Instruction>) -> Item<'_> {
     }
 }
 
-/// A virtual register as a whole; of the numbered files, registers of 32 bits.
-fn registers(operand: &Operand) -> BTreeSet<u64> {
-    if let Some(number) = operand.vreg {
-        return [VIRTUAL + u64::from(number)].into();
-    }
-    let register = operand.register;
-    let units = register.iter().flat_map(|r| r.units.iter().map(move |unit| if r.file == 'x' { *unit } else { unit & !1 }));
-    units.map(u64::from).collect()
+/// Of the numbered files, registers of 32 bits; else units (16.4).
+fn units(register: Option<&Register>) -> BTreeSet<u64> {
+    let halves = |r: &Register| u32::from(r.file != 'x');
+    register.iter().flat_map(|r| r.units.iter().map(|unit| u64::from(unit & !halves(r)))).collect()
 }
 
-/// It does or reads more than its operands say, or it says where in the code something is.
+/// It does or reads more than its operands say, or it says where in the code something is (16.3).
 fn stays(i: &Instruction) -> bool {
     let shows_other = |o: &Operand| {
         o.register.is_some_and(|r| r.is_marked("alias") || r.is_marked("changes") && r.name != "scc")
@@ -184,20 +191,26 @@ struct Memory<'a> {
 impl<'a> Memory<'a> {
     fn of(operand: &'a MemoryOperand) -> Self {
         let text = operand.text.trim_start_matches('(');
-        let flag = |word: &&str| word.starts_with('"') || ["volatile", "non-temporal", "dereferenceable", "invariant"].contains(word);
+        let flag = |word: &&str| {
+            word.starts_with('"') || ["volatile", "non-temporal", "dereferenceable", "invariant"].contains(word)
+        };
         let flags: usize = text.split(' ').take_while(flag).map(|word| word.len() + 1).sum();
         let rest = text.get(flags..).unwrap_or("");
         let (loads, rest) = rest.strip_prefix("load ").map_or((false, rest), |rest| (true, rest));
         let (stores, rest) = rest.strip_prefix("store ").map_or((false, rest), |rest| (true, rest));
         let (size, rest) = match rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
             Some((kind, rest)) => (bytes_of(kind), rest),
-            None => rest.split_at_checked(rest.find([' ', ',', ')']).unwrap_or(rest.len())).map_or((None, ""), |(n, rest)| {
-                (canonical(n).map(i64::from), rest)
-            }),
+            None => rest
+                .split_at_checked(rest.find([' ', ',', ')']).unwrap_or(rest.len()))
+                .map_or((None, ""), |(n, rest)| (canonical(n).map(i64::from), rest)),
         };
         let place = [" from ", " into ", " on "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or("");
         let is_quoted = place.starts_with("%ir.\"");
-        let end = if is_quoted { place.get(5..).and_then(|p| p.find('"')).map(|at| at + 6) } else { place.find([' ', ',', ')']) };
+        let end = if is_quoted {
+            place.get(5..).and_then(|p| p.find('"')).map(|at| at + 6)
+        } else {
+            place.find([' ', ',', ')'])
+        };
         let (pointer, rest) = place.split_at_checked(end.unwrap_or(place.len())).unwrap_or((place, ""));
         let digits = |rest: &str| rest.split([',', ')']).next().and_then(|digits| digits.parse::<i64>().ok());
         let offset = match (rest.strip_prefix(" + "), rest.strip_prefix(" - ")) {
@@ -205,7 +218,10 @@ impl<'a> Memory<'a> {
             (_, Some(rest)) => digits(rest).map(|offset| -offset),
             _ => Some(0),
         };
-        let bytes = size.filter(|size| *size > 0).zip(offset).and_then(|(size, offset)| Some((offset, offset.checked_add(size)?)));
+        let bytes = size
+            .filter(|size| *size > 0)
+            .zip(offset)
+            .and_then(|(size, offset)| Some((offset, offset.checked_add(size)?)));
         Memory { loads, stores, invariant: operand.invariant && !stores, space: operand.address_space, pointer, bytes }
     }
 
@@ -213,7 +229,8 @@ impl<'a> Memory<'a> {
         self.pointer.starts_with("%stack.")
     }
 
-    /// Whether one access may change what the other one accesses.
+    /// Whether one access may change what the other one accesses (16.5, 16.7). What other threads see is settled by what
+    /// stays (16.6).
     fn shares(&self, other: &Self) -> bool {
         if !(self.stores || other.stores) || self.invariant || other.invariant {
             return false;
@@ -271,7 +288,7 @@ fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>) -> Do
     Ok(order.iter().enumerate().filter(|(at, of)| at != *of).count())
 }
 
-/// The same but for deaths of registers and debug locations.
+/// The same but for deaths of registers and debug locations (16.2).
 fn say_the_same(a: &Instruction, b: &Instruction) -> bool {
     let tail = |i: &Instruction| i.tail.iter().filter(|text| !text.starts_with("debug-")).cloned().collect::<Vec<_>>();
     let operand = |x: &Operand, y: &Operand| {
