@@ -164,7 +164,8 @@ def _share(a: Access, b: Access) -> bool:
     return not a.pointer or (a.start < b.end and b.start < a.end)
 
 
-def _meet(a: Item, b: Item) -> bool:
+def meet(a: Item, b: Item) -> bool:
+    """Whether both may access the same memory, and one of them may change it."""
     if a.accesses is None or b.accesses is None:
         return True
     return any(_share(m, n) for m in a.accesses for n in b.accesses)
@@ -198,5 +199,5 @@ def _order_memory(items: Iterable[Item]) -> None:
         if item.stays:
             earlier.clear()
         elif item.accesses is None or item.accesses:
-            item.before.update(other.number for other in earlier if _meet(other, item))
+            item.before.update(other.number for other in earlier if meet(other, item))
             earlier.append(item)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
@@ -16,17 +16,26 @@ _KILLED = re.compile(r"\bkilled ")
 
 @dataclass(frozen=True)
 class Ordered:
-    """A function in another order, its certificate, and how many items stand elsewhere."""
+    """A function in another order.
+
+    Attributes:
+        orders: by block, where its items stood; blocks that stay as they are have none.
+        moved: how many items stand elsewhere.
+    """
 
     function: MachineFunction
-    certificate: str
+    orders: Mapping[int, Sequence[int]]
     moved: int
+
+    @property
+    def certificate(self) -> str:
+        return certificate_of(self.function.name, self.orders)
 
 
 def ordered(function: MachineFunction, target: Target) -> Ordered:
     """The function with each block in the order of the list scheduler."""
     blocks: list[BasicBlock] = []
-    lines = ["verilocc-order 1", f"function {function.name}"]
+    orders: dict[int, list[int]] = {}
     moved = 0
     for number, block in enumerate(function.blocks):
         items = items_of(block.instructions)
@@ -34,14 +43,20 @@ def ordered(function: MachineFunction, target: Target) -> Ordered:
         elsewhere = sum(at != of for at, of in enumerate(order))
         if elsewhere:
             moved += elsewhere
-            lines.append(f"block {number} {' '.join(_runs(order))}")
-            block = replace(block, instructions=_instructions(items, order))
+            orders[number] = order
+            block = replace(block, instructions=in_order(items, order))
         blocks.append(block)
-    return Ordered(replace(function, blocks=tuple(blocks)), "\n".join([*lines, "end", ""]), moved)
+    return Ordered(replace(function, blocks=tuple(blocks)), orders, moved)
 
 
-def _instructions(items: Sequence[Item], order: Sequence[int]) -> tuple[Instruction, ...]:
-    """In the new order. Where a register dies is another place now, and need not be said."""
+def certificate_of(name: str, orders: Mapping[int, Sequence[int]]) -> str:
+    """The certificate of a function's orders by block."""
+    lines = [f"block {number} {' '.join(_runs(order))}" for number, order in sorted(orders.items())]
+    return "\n".join(["verilocc-order 1", f"function {name}", *lines, "end", ""])
+
+
+def in_order(items: Sequence[Item], order: Sequence[int]) -> tuple[Instruction, ...]:
+    """A block's instructions in a new order. Where a register dies is another place now, and need not be said."""
     return tuple(_without_deaths(i) for of in order for i in items[of].instructions)
 
 
@@ -50,7 +65,10 @@ def _without_deaths(i: Instruction) -> Instruction:
         return i
     operands = tuple(
         replace(
-            o, text=_KILLED.sub("", o.text, count=1), flags=tuple(f for f in o.flags if f != "killed"), killed=False
+            o,
+            text=_KILLED.sub("", o.text, count=1),
+            flags=tuple(flag for flag in o.flags if flag != "killed"),
+            killed=False,
         )
         if o.killed
         else o

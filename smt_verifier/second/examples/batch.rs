@@ -1,4 +1,4 @@
-//! Many audits in one process, for benchmarks/checker_campaign.py: a request is five decimal lengths (before, after,
+//! Many audits in one process, for benchmarks/checker_campaign.py and order_campaign.py: a request is five decimal lengths (before, after,
 //! certificate, processor, function) and a line feed, then so many bytes; `=` for a length repeats the last request's.
 //! The answer is one line: what `verilocc-check` prints.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::panic::catch_unwind;
 
 use verilocc_check::audit::audit;
+use verilocc_check::order;
 
 fn main() -> io::Result<()> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
@@ -25,7 +26,10 @@ fn main() -> io::Result<()> {
                 *text = String::from_utf8(bytes).map_err(io::Error::other)?;
             }
         }
-        let answer = catch_unwind(|| audit(&texts[0], &texts[1], &texts[2], &texts[3], Some(&texts[4])));
+        let [before, after, certificate, cpu, function] = &texts[..] else { return Ok(()) };
+        let is_order = certificate.starts_with("verilocc-order ");
+        let check = if is_order { order::check } else { audit };
+        let answer = catch_unwind(|| check(before, after, certificate, cpu, Some(function)));
         match answer {
             Ok(Ok(compared)) => writeln!(output, "accepted: {compared} operands compared")?,
             Ok(Err(error)) => writeln!(output, "refused: {}", error.to_string().replace('\n', " "))?,
