@@ -3,10 +3,10 @@
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/order.py DIR [--most-bytes 80000] [--efforts fast,balanced] [--log FILE.jsonl]
 
-The modelled cycles of the final code of each function, over those without it, by the model's latencies, and by latencies 1.5
-times shorter and longer (the order is the same: it was made for the model's). A kernel is *latency-bound* where no unit
-needs more than 85 % of its modelled cycles. CPU seconds are those of the whole compilation in a process that stays,
-children included. An interrupted run goes on with the same log.
+The modelled cycles of the final code, over those without it: by the model's latencies, and by latencies 1.5 times
+shorter and longer (the order is the same, made for the model's). A kernel is *latency-bound* where no unit needs more
+than 85 % of its modelled cycles. CPU seconds are those of the whole compilation in a process that stays, children
+included. An interrupted run goes on with the same log.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Orders of instructions before both checkers, each alone: right ones, and ones in which one dependence is broken.
 
-    cargo build --release --example batch                                  in smt_verifier/second
-    .venv/bin/python benchmarks/order_campaign.py [--count 20000] [--seed 1] [--out benchmarks/results/order_campaign.json]
+    cargo build --release --example batch            in smt_verifier/second
+    .venv/bin/python benchmarks/order_campaign.py [--count 20000] [--seed 1] [--out FILE.json]
 
-The texts are LLVM's, before its scheduler behind allocation, of functions of tests/random_ir.py and of the kernels at hand. Of
-each, kinds of orders: ``list``, the scheduler's; ``topological``, a random one that keeps every dependence; ``broken``, one that
-turns one dependence round; ``swapped``, two instructions exchanged. What is right is said by an oracle of its own: it executes
-a block on symbols, instruction by instruction, and compares what every register holds at the end, what each instruction read,
-and the order of accesses to memory that may meet (by the scheduler's rules), and that nothing passes what stays. An order that
-the oracle finds wrong must be refused by each checker; of those that it finds right, those refused are counted.
+The texts are LLVM's, before its scheduler behind allocation, of functions of tests/random_ir.py and of the kernels at
+hand. Kinds of orders: ``list``, the scheduler's; ``topological``, a random one that keeps every dependence; ``broken``,
+one that turns one dependence round; ``swapped``, two instructions exchanged. What is right is said by an oracle of its
+own. It executes a block on symbols, and compares what every register holds at the end and what each instruction read;
+it compares the order of accesses to memory that may meet (by the scheduler's rules), and whether something passes what
+stays. An order that the oracle finds wrong must be refused by each checker. Of those that it finds right, those that
+are refused are counted.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Oracle:
 
 
 def topological(items: Sequence[Item], chance: random.Random, late: tuple[int, int] | None = None) -> list[int] | None:
-    """A random order that keeps every dependence; ``late``: the first of two comes behind the second, None if it cannot."""
+    """A random order that keeps every dependence; ``late``: but the first of two comes behind the second, if it can."""
     before: dict[int, set[int]] = {}
     last = -1
     for item in items:
@@ -135,7 +136,9 @@ def topological(items: Sequence[Item], chance: random.Random, late: tuple[int, i
     return order
 
 
-def orders(items: Sequence[Item], of_list: list[int] | None, chance: random.Random) -> Iterator[tuple[str, list[int]]]:
+def orders(
+    items: Sequence[Item], of_list: Sequence[int] | None, chance: random.Random
+) -> Iterator[tuple[str, Sequence[int]]]:
     if of_list is not None:
         yield "list", of_list
     if (order := topological(items, chance)) is not None:
