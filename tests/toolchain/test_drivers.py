@@ -168,7 +168,7 @@ define amdgpu_kernel void @k(<16 x half> %a, <8 x float> %c, ptr addrspace(1) %p
 
 def test_an_abort_of_llvm_ends_one_process_and_one_piece_of_work() -> None:
     driven = by_triton("gfx942", "k.ll")
-    workers = triton._workers(str(tritons().library), False)
+    workers = triton._workers(str(tritons().library), "ir")
     with workers.worker() as next_to_be_asked:
         pid = next_to_be_asked.pid
     with pytest.raises(ToolFailure, match=r"Triton's LLVM \(pre-ra\) crashed with SIGABRT: .*Cannot select") as caught:
@@ -185,7 +185,7 @@ def test_a_large_program_keeps_its_worker() -> None:
         from verilocc_mlir.toolchain.drivers import triton
         taken = bytearray(5 << 29)
         taken[::4096] = b"x" * len(taken[::4096])
-        workers = triton._workers({str(tritons().library)!r}, False)
+        workers = triton._workers({str(tritons().library)!r}, "ir")
         pids = set()
         for _ in range(2):
             with workers.worker() as worker:
@@ -265,8 +265,8 @@ def test_an_interrupt_leaves_no_worker(tmp_path: Path) -> None:
         import time
         from verilocc_mlir.toolchain.drivers import triton
         library = {str(tritons().library)!r}
-        with triton._workers(library, False).worker() as one:
-            with triton._workers(library, True).worker() as other:
+        with triton._workers(library, "ir").worker() as one:
+            with triton._workers(library, "mir").worker() as other:
                 pass
             with open({str(note)!r}, "w") as stream:
                 stream.write(f"{{one.pid}}\\n{{other.pid}}\\n")

@@ -45,7 +45,21 @@ DONE_BEFORE = (
 )
 """The passes that change code between Triton's starting point and allocation, by LLVM's names."""
 
+DONE_BEFORE_LATE_ORDER = (
+    "si-optimize-exec-masking",
+    "postra-machine-sink",
+    "machine-latecleanup",
+    "branch-folder",
+    "tailduplication",
+    "machine-cp",
+    "si-shrink-instructions",
+)
+"""Those behind allocation that change code, up to where a text that is ordered anew goes on. The others there find
+nothing to do in a kernel without a frame. With one they change the text, and LLVM's order stays."""
+
+_LATE_ORDER = "si-post-ra-bundler"
 _LEAVE_OUT = (f"-opt-disable={','.join(DONE_BEFORE)}", "-opt-bisect-verbose=0")
+_LEAVE_OUT_LATE = (f"-opt-disable={','.join(DONE_BEFORE + DONE_BEFORE_LATE_ORDER)}", *_LEAVE_OUT[1:])
 _USE_LLC = "use an llc: --toolchain=llc"
 _IR_ERROR = re.compile(r"^LLVM ERROR: failed to parse IR: (?P<what>.*?)lineno: (?P<line>\d+)", re.MULTILINE)
 _BAD_INPUT = re.compile(r"^LLVM ERROR: Failed to parse machine functions|failed to parse MIR", re.MULTILINE)
@@ -124,6 +138,7 @@ class TritonDriver:
         self._must_know(flags, options.input_name)
         question = {
             "do": "mir" if job.machine else "ir",
+            "late": _is_late(job),
             "options": [*_options(job), *flags],
             "triple": TRIPLE,
             "cpu": options.cpu,
@@ -159,7 +174,8 @@ class TritonDriver:
         title, where, seconds = f"Triton's LLVM ({stage})", options.input_name, options.timeout
         started = time.monotonic()
         fresh = question.get("fresh", False)
-        with _workers(str(self.tools.library), question["do"] == "mir").worker(fresh=fresh) as worker:
+        kind = "late" if question.get("late") else question["do"]
+        with _workers(str(self.tools.library), kind).worker(fresh=fresh) as worker:
             assert isinstance(worker, JobWorker)
             try:
                 with running.holding(worker.pid):
@@ -193,7 +209,7 @@ def output_of(library: str, options: list[str]) -> str:
     Raises:
         ToolchainError: no process starts, or it does not end.
     """
-    with _workers(library, False).worker(fresh=True) as worker:
+    with _workers(library, "ir").worker(fresh=True) as worker:
         assert isinstance(worker, JobWorker)
         try:
             worker.ask({"do": "say", "options": options}, _OUTPUT_SECONDS)
@@ -205,10 +221,15 @@ def output_of(library: str, options: list[str]) -> str:
         return worker.words()
 
 
+def _is_late(job: LlvmJob) -> bool:
+    """Whether the text stands where instructions are ordered behind allocation."""
+    return job.start is not None and job.start.name == _LATE_ORDER
+
+
 def _options(job: LlvmJob) -> list[str]:
     flags = job.common_flags
     if job.machine:
-        flags += _LEAVE_OUT
+        flags += _LEAVE_OUT_LATE if _is_late(job) else _LEAVE_OUT
         if job.start is None:
             return [*flags, "-stop-before=machine-scheduler"]
     return [*flags, f"-stop-{job.stop.side}={job.stop.name}"] if job.stop else flags
@@ -247,8 +268,8 @@ def _command(tools: TritonTools, question: Mapping[str, Any]) -> tuple[str, ...]
 
 
 @cache
-def _workers(library: str, machine: bool) -> JobCrew:
-    """Workers; those for machine IR leave passes out for as long as they live."""
+def _workers(library: str, kind: str) -> JobCrew:
+    """Workers; those for machine IR (``"mir"``, ``"late"``) leave passes out for as long as they live."""
     return JobCrew(partial(triton_worker.work, library))
 
 
