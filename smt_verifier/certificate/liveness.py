@@ -22,7 +22,7 @@ class Wanted:
         read_later: names that some instruction on some path reads.
         masks: scalar names whose values may reach EXEC.
         waking: those of them that may make a thread active, not only narrow EXEC.
-        splits: for each block, the comparisons whose results may reach EXEC.
+        splits: for each block, the comparisons and operations on masks whose results may reach EXEC.
     """
 
     live: list[set[int]]
@@ -107,13 +107,15 @@ def _splits(
     successors: list[list[int]],
     masks: list[set[Key]],
 ) -> list[set[int]]:
-    """For each block, the comparisons whose results may reach EXEC."""
+    """For each block, the comparisons and operations on masks whose results may reach EXEC."""
     splits: list[set[int]] = [set() for _ in codes]
     for n, rows in enumerate(flows):
         needed = {k for s in successors[n] for k in masks[s]}
         for number in range(len(rows) - 1, -1, -1):
             hit = rows[number].step(needed, waking=False)
-            if hit and "compare" in both.forms.opcode(codes[n][number]).traits:
+            opcode = both.forms.opcode(codes[n][number])
+            # A comparison joined with a mask of which nothing is known says nothing, and neither does what is made of it.
+            if hit and ("compare" in opcode.traits or opcode.value("mask")):
                 splits[n].add(number)
     return splits
 
