@@ -70,7 +70,9 @@ def measured(path: Path, effort: Effort) -> Row:
             settings = Settings(cpu, emit=Emit.ASM, effort=effort, order=order)
             done = compile_module(path.read_bytes(), path.name, settings)
             row["cpu_s" if order else "cpu_s_without"] = round(cpu_seconds() - start, 3)
-            codes[order] = done.data or b""
+            if done.data is None:
+                return row | {"error": f"{done.report.outcome}: nothing is written"}
+            codes[order] = done.data
             moved = [int(m[1].replace(",", "")) for note in done.report.notes if (m := _TAKEN.search(note))]
             row |= {"outcome": str(done.report.outcome), "moved": sum(moved)}
             row["refused"] = [note for note in done.report.notes if "LLVM's order stays" in note]

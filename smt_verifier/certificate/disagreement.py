@@ -8,6 +8,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from smt_verifier import checker
+from smt_verifier.certificate.second import PROGRAM
 from smt_verifier.certificate.verdict import Certification
 
 KEEP = "VERILOCC_KEEP"
@@ -25,8 +27,7 @@ def keep_disagreement(
     """
     asked = f"--mcpu={processor} --function={shlex.quote(function)}{' --saved-later' * saved_later}"
     commands = [
-        f"{program} before.mir after.mir certificate {asked}"
-        for program in ("python -m smt_verifier.checker", "verilocc-check")
+        f"{program} before.mir after.mir certificate {asked}" for program in (f"python -m {checker.__name__}", PROGRAM)
     ]
     answers = [str(answer) for answer in certification.answers]
     files = {

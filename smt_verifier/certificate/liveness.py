@@ -114,7 +114,7 @@ def _splits(
         for number in range(len(rows) - 1, -1, -1):
             hit = rows[number].step(needed, waking=False)
             opcode = both.forms.opcode(codes[n][number])
-            # A comparison joined with a mask of which nothing is known says nothing, and neither does what is made of it.
+            # A comparison joined with an unknown mask says nothing, and neither does what is made of both.
             if hit and ("compare" in opcode.traits or opcode.value("mask")):
                 splits[n].add(number)
     return splits

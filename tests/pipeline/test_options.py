@@ -342,7 +342,7 @@ EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "model_samples": lambda seen, _: set(seen.samples) == {3},
     "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
     "spill": lambda seen, _: {given["spills"].spare for given in seen.runners} == {()},
-    "order": lambda seen, _: not any("si-post-ra-bundler" in " ".join(command) for command in _llc_commands(seen)),
+    "order": lambda seen, _: not any("-start-before=si-post-ra-bundler" in command for command in _llc_commands(seen)),
     "fallback": lambda seen, _: {given["fallback"] for given in seen.runners} == {False},
     "verify": lambda seen, _: not any("-verify-machineinstrs" in command for command in _llc_commands(seen)),
     "solver_seconds": lambda seen, _: set(seen.solver) == {11.0},
@@ -379,6 +379,9 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     if name in ("plans", "plan_model"):
         pytest.importorskip("safetensors")
         beside["effort"] = "learned"
+    if name == "order":
+        # The order is asked for only where it promises something.
+        kernel, cpu = (REPOSITORY / "tests" / "data" / "order" / "gemm.gfx90a.ll").read_text(), "gfx90a"
     if name == "plan":
         kernel, cpu = (REPOSITORY / "examples" / "kernels" / "attn_d64.gfx1201.opt.ll").read_text(), "gfx1201"
     if name in ("plans", "plan_model"):
