@@ -91,6 +91,7 @@ def make_certificate(
     *,
     witnesses: bool = False,
     joined: bool = False,
+    waking_splits: bool = False,
     in_order: bool = False,
 ) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
@@ -99,7 +100,8 @@ def make_certificate(
         unpaired: pure instructions of P that have no partner, because they seem to have the wrong one.
         witnesses: claim more of masks, to show that some thread is active.
         joined: classes are told apart only by the masks that may wake them, and no comparison splits them. That is
-            enough but where a condition is asked again.
+            enough but where a condition is asked again, or all threads must be active behind an else.
+        waking_splits: those are split by the results that decide whom a mask wakes.
         in_order: see ``pair_all``.
 
     Raises:
@@ -112,7 +114,7 @@ def make_certificate(
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
     needs = wanted(both, witnesses=witnesses)
     for n, block in enumerate(certificate.blocks):
-        block.splits = set() if joined else needs.splits[n]
+        block.splits = needs.splits[n] if not joined else needs.waking_splits[n] if waking_splits else set()
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
     entries: list[_Observed | None] = [None] * len(blocks)
     order = reverse_postorder(both)

@@ -23,6 +23,7 @@ class Wanted:
         masks: scalar names whose values may reach EXEC.
         waking: those of them that may make a thread active, not only narrow EXEC.
         splits: for each block, the comparisons and operations on masks whose results may reach EXEC.
+        waking_splits: those of them on whose results it depends which threads a mask wakes.
     """
 
     live: list[set[int]]
@@ -30,6 +31,7 @@ class Wanted:
     masks: list[set[Key]]
     waking: list[set[Key]]
     splits: list[set[int]]
+    waking_splits: list[set[int]]
 
 
 def _operands(instruction: Instruction, lanes: Lanes) -> tuple[set[int], set[int]]:
@@ -72,13 +74,14 @@ def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
             after |= slots
             if alive != live[n] or after != later[n]:
                 live[n], later[n], changed = alive, after, True
-    flows = [[_flow(i, both) for i in code] for code in codes]
+    flows = [_flows(code, both) for code in codes]
     masks = _masks(flows, successors, waking=False)
     waking = _masks(flows, successors, waking=True)
-    splits = _splits(both, codes, flows, successors, masks)
+    splits = _splits(both, codes, flows, successors, masks, waking=False)
+    waking_splits = _splits(both, codes, flows, successors, waking, waking=True)
     if witnesses:
         _add_witnesses(both, codes, successors, masks)
-    return Wanted(live, later, masks, waking, splits)
+    return Wanted(live, later, masks, waking, splits, waking_splits)
 
 
 def _bits(both: Both, number: int) -> int:
@@ -106,13 +109,15 @@ def _splits(
     flows: list[list[_Flow]],
     successors: list[list[int]],
     masks: list[set[Key]],
+    *,
+    waking: bool,
 ) -> list[set[int]]:
     """For each block, the comparisons and operations on masks whose results may reach EXEC."""
     splits: list[set[int]] = [set() for _ in codes]
     for n, rows in enumerate(flows):
         needed = {k for s in successors[n] for k in masks[s]}
         for number in range(len(rows) - 1, -1, -1):
-            hit = rows[number].step(needed, waking=False)
+            hit = rows[number].step(needed, waking=waking)
             opcode = both.forms.opcode(codes[n][number])
             # A comparison joined with an unknown mask says nothing, and neither does what is made of both.
             if hit and ("compare" in opcode.traits or opcode.value("mask")):
@@ -178,7 +183,25 @@ class _Flow:
 _NARROWING = ("AND", "ANDN2")
 
 
-def _flow(instruction: Instruction, both: Both) -> _Flow:
+def _flows(code: list[Instruction], both: Both) -> list[_Flow]:
+    """Of the instructions of a block, in order."""
+    flows: list[_Flow] = []
+    copies: set[Key] = set()
+    """Scalar names that hold what EXEC is."""
+    for instruction in code:
+        flow = _flow(instruction, both, copies)
+        flows.append(flow)
+        opcode = both.forms.opcode(instruction)
+        reads_exec = any(o.is_use and not o.is_implicit and o.register in EXEC_NAMES for o in instruction.operands)
+        copies -= flow.written
+        if writes_exec(instruction, opcode):
+            copies.clear()
+        elif reads_exec and not opcode.traits.isdisjoint(("copy", "mask-move")) and not opcode.value("mask"):
+            copies |= flow.written
+    return flows
+
+
+def _flow(instruction: Instruction, both: Both, copies: set[Key]) -> _Flow:
     lanes, opcode = both.before, both.forms.opcode(instruction)
     sides: list[set[Key]] = [set(), set()]
     for o in instruction.operands:
@@ -198,14 +221,15 @@ def _flow(instruction: Instruction, both: Both) -> _Flow:
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits
     )
     finds = "first-bit" in opcode.traits  # Which thread it is of a mask that is known (10.8).
-    return _Flow(
-        finds or writes_exec(instruction, opcode), finds or carries, _narrows(instruction, opcode), sides[0], sides[1]
-    )
+    narrows = _narrows(instruction, opcode, lanes, copies)
+    return _Flow(finds or writes_exec(instruction, opcode), finds or carries, narrows, sides[0], sides[1])
 
 
-def _narrows(instruction: Instruction, opcode: Opcode) -> bool:
+def _narrows(instruction: Instruction, opcode: Opcode, lanes: Lanes, copies: set[Key]) -> bool:
     if opcode.value("save") in _NARROWING:
         return True
     explicit = [o for o in instruction.operands if o.is_use and not o.is_implicit]
     places = {"AND": explicit[:2], "ANDN2": explicit[:1]}.get(opcode.value("mask"), [])
-    return any(o.register in EXEC_NAMES for o in places)
+    return any(
+        o.register in EXEC_NAMES or (o.is_register and copies.issuperset(lanes.keys(o, instruction))) for o in places
+    )

@@ -37,20 +37,20 @@ def certify(both: Both) -> Certified:
     """The first certificate that is accepted, else the first one of all.
 
     Classes of threads are joined first, which keeps them few, and instructions pair by their readers. Where that is not
-    enough, they pair in order, or classes are told apart by every mask: this first, if all that is wrong is of threads
-    that may wait, and nothing on the path.
+    enough, classes are split by what decides whom a mask wakes, instructions pair in order, or classes are told apart
+    by every mask: pairing last, if all that is wrong is of threads that may wait, and nothing on the path.
 
     Raises:
         Refused: there is no certificate to be had, whatever is paired.
     """
     first: Certified | Refused | None = None
-    strategies = [_Strategy(), _Strategy(in_order=True), _Strategy(joined=False)]
+    strategies = [_Strategy(), _Strategy(waking_splits=True), _Strategy(in_order=True), _Strategy(joined=False)]
     while strategies:
         strategy = strategies.pop(0)
         try:
             outcome = _certify(both, strategy)
         except _OfThreads as failure:
-            strategies.reverse()
+            strategies.sort(key=lambda left: left.in_order)
             outcome = failure.certified
         except Refused as error:
             outcome = error
@@ -65,9 +65,10 @@ def certify(both: Both) -> Certified:
 
 @dataclass(frozen=True, slots=True)
 class _Strategy:
-    """Whether classes of threads are joined, and whether instructions pair in order."""
+    """How classes of threads are joined, and whether instructions pair in order: see ``make_certificate``."""
 
     joined: bool = True
+    waking_splits: bool = False
     in_order: bool = False
 
 
@@ -91,7 +92,12 @@ def _certify(both: Both, strategy: _Strategy) -> Certified:
     for _ in range(_ATTEMPTS):
         try:
             certificate = make_certificate(
-                both, unpaired, witnesses=witnesses, joined=strategy.joined, in_order=strategy.in_order
+                both,
+                unpaired,
+                witnesses=witnesses,
+                joined=strategy.joined,
+                waking_splits=strategy.waking_splits,
+                in_order=strategy.in_order,
             )
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
