@@ -178,8 +178,8 @@ def test_a_blend_reads_each_source_for_some_classes(selected: str) -> None:
 
 
 @pytest.mark.long
-def test_what_is_copied_and_read_under_one_of_many_masks_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4096 classes. Told apart less finely, the copy seems to miss threads that read it: that decides nothing."""
+def test_what_is_copied_and_read_under_one_of_many_masks_is_proved() -> None:
+    """4096 classes of the search, two of a certificate."""
     use = "EXP_DONE 0, $vgpr1, undef $vgpr2, undef $vgpr2, undef $vgpr2, 0, 0, 0, implicit $exec"
     last = PAIRS[-1]
     other = PAIRS[-2]
@@ -189,7 +189,3 @@ def test_what_is_copied_and_read_under_one_of_many_masks_is_proved(monkeypatch: 
     under_another = text(COMPARE, SELECT, under(other, KEEP), under(last), read, union_of(12))
     assert Pair("gfx942", before, under_another).rules() == {"value"}
     assert Pair("gfx942", before, after).audit().outcome is Outcome.PROVED
-    monkeypatch.setattr(masks, "MAX_WORK", 10_000)
-    report = Pair("gfx942", before, after).audit()
-    assert report.outcome is Outcome.UNKNOWN
-    assert {f.rule for f in report.functions[0].findings} == {"value"}
