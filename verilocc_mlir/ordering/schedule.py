@@ -5,6 +5,7 @@ first, among these what most waits for.
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from verilocc_mlir.target.targets import Target
 _FORM = re.compile(
     r"_(?:e32|e64|vgprcd_e64|vgprcd|mac_e64|vi|gfx\d+|offset|offen|idxen|bothen|addr64|saddr|imm|sgpr_imm|sgpr|ec)(?=_|\Z)"
 )
+_MOST_COMPARED = 256
 _HAS_A_UNIT = frozenset({Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM})
 
 
@@ -101,18 +103,22 @@ def _region(items: Sequence[Item], region: range, target: Target, wave: Wave) ->
         for other in items[number].before:
             after[other].append(number)
     height = _heights(items, region, after, target)
+    # In the order of the text: where many are ready, the first ones are looked at.
     ready = [number for number in region if not missing[number]]
     order: list[int] = []
     slot = rates(target).slot
     while ready:
-        best = min(ready, key=lambda n: (max(_earliest(items[n], target, wave) - wave.now, 0.0) // slot, -height[n], n))
+        best = min(
+            ready[:_MOST_COMPARED],
+            key=lambda n: (max(_earliest(items[n], target, wave) - wave.now, 0.0) // slot, -height[n], n),
+        )
         ready.remove(best)
         order.append(best)
         _issue(items[best], target, wave)
         for number in after[best]:
             missing[number] -= 1
             if not missing[number]:
-                ready.append(number)
+                insort(ready, number)
     return order
 
 
