@@ -179,12 +179,19 @@ def _stays(i: Instruction) -> bool:
         # Matrix operations read registers of threads that wait, and no more than that.
         or ("indirect" in traits and not ("reach=writes" in traits and description.definitions))
         or ("meta" in traits and "no-code" not in traits)
+        or _has_no_effect(i, description)
         or not i.flags.isdisjoint(_STAYING_FLAGS)
         or any(not attribute.startswith(_MAY_MOVE) for attribute in i.tail)
         or any(m.volatile or m.is_atomic for m in i.memory)
         or any(o.kind is Kind.REGMASK for o in i.operands)
         or any(r is None or ("changes" in r.marks and r.name != "scc") or "alias" in r.marks for r in odd)
     )
+
+
+def _has_no_effect(i: Instruction, description: Opcode) -> bool:
+    """It writes no register and no memory, so that it is there for something else."""
+    defines = description.implicit_definitions or any(o.is_def for o in i.operands)
+    return not defines and description.traits.isdisjoint(("may-load", "may-store", "no-code"))
 
 
 def _is_everywhere(i: Instruction) -> bool:

@@ -245,6 +245,8 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "register_chosen_by_m0": (
         ["$vgpr3 = V_MOVRELS_B32_e32 $vgpr1, implicit $m0, implicit $exec", add(2, 0, 0)], SWAP, "order-stays",
     ),
+    "hazard": (["S_WAITCNT_DEPCTR 4095", add(3, 1, 2)], SWAP, "order-stays"),
+    "exceptions_cleared": ([FLOAT.format(3, 1, 2), "V_CLREXCP_e32 implicit $exec"], SWAP, "order-stays"),
     "scheduling_barrier": (["SCHED_BARRIER 0", add(3, 1, 2)], SWAP, "order-stays"),
     "priority": (["S_SETPRIO 1", add(3, 1, 2)], SWAP, "order-stays"),
     "message": (["S_SENDMSG 1, implicit $exec, implicit $m0", store(1)], SWAP, "order-stays"),

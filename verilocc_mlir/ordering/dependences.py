@@ -109,6 +109,9 @@ def _stays(i: Instruction) -> bool:
         return True
     if "meta" in description.properties and i.opcode not in _WITHOUT_CODE:
         return True
+    defines = description.implicit_definitions or any(o.is_def for o in i.all_operands)
+    if not defines and not _touches_memory(i) and i.opcode not in _WITHOUT_CODE:
+        return True  # It is there for something else.
     return (
         bool(_STAYING_FLAGS.intersection(i.flags))
         or bool(_MOVES_WITH_IT.sub("", i.tail))

@@ -163,7 +163,11 @@ fn stays(i: &Instruction) -> bool {
         o.register.is_some_and(|r| r.is_marked("alias") || r.is_marked("changes") && r.name != "scc")
             || o.is_register() && o.register.is_none() && o.vreg.is_none()
     };
-    STAYS.iter().any(|word| i.has(word))
+    // It writes nothing, so that it is there for something else.
+    let defines = i.defined().next().is_some() || !i.opcode.implicit_definitions.is_empty();
+    let without_effect = !defines && !["may-load", "may-store", "no-code"].iter().any(|word| i.has(word));
+    without_effect
+        || STAYS.iter().any(|word| i.has(word))
         || i.has("indirect") && !(i.has("reach=writes") && i.opcode.definitions > 0)
         || i.has("meta") && !i.has("no-code")
         || i.flags.iter().any(|flag| ["frame-setup", "frame-destroy", "bb-prolog"].contains(&flag.as_str()))
