@@ -318,8 +318,8 @@ def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
 
 @pytest.mark.parametrize("cpu", ["gfx942", *long("gfx90a", "gfx950")])
 def test_a_matrix_result_that_llvm_lays_over_what_waiting_threads_hold_is_refuted(cpu: str) -> None:
-    """A fault of LLVM 22.1, greedy: matrix instructions ignore EXEC, so the accumulator of a loop that some threads skip
-    may not lie over a value with which these wait. Ours lies beside it (analysis/waiting.py), and is proved.
+    """A fault of LLVM 22.1, greedy: matrix instructions ignore EXEC, so the accumulator of a loop that some threads
+    skip may not lie over a value with which these wait. Ours lies beside it (analysis/waiting.py), and is proved.
     """
     llc()
     ir = (LLVM_FAULTS / "matrix_result_over_waiting_value.ll").read_text()
