@@ -57,7 +57,8 @@ def test_what_the_text_says_in_a_way_of_its_own_is_read(name: str, cpu: str) -> 
 
 def test_a_layout_of_private_memory_alone_is_an_amd_gpu_s() -> None:
     """Old tests of LLVM have no triple, and of the data layout only that private memory is address space 5."""
-    ir = 'target datalayout = "A5"\ndefine amdgpu_kernel void @k(ptr addrspace(1) %p) {\n  store i32 1, ptr addrspace(1) %p\n  ret void\n}\n'
+    kernel = "define amdgpu_kernel void @k(ptr addrspace(1) %p) {\n  store i32 1, ptr addrspace(1) %p\n  ret void\n}\n"
+    ir = f'target datalayout = "A5"\n{kernel}'
     assert is_ours(compile_module(ir.encode(), "k.ll", Settings("gfx942")))
 
 
