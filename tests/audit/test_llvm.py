@@ -316,6 +316,20 @@ def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
     assert state_early_clobbers(ours.before) == ours.before
 
 
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx90a", "gfx950")])
+def test_a_matrix_result_that_llvm_lays_over_what_waiting_threads_hold_is_refuted(cpu: str) -> None:
+    """A fault of LLVM 22.1, greedy: matrix instructions ignore EXEC, so the accumulator of a loop that some threads
+    skip may not lie over a value with which these wait. Ours lies beside it (analysis/waiting.py), and is proved.
+    """
+    llc()
+    ir = (LLVM_FAULTS / "matrix_result_over_waiting_value.ll").read_text()
+    pre = run_llc(ir, cpu, "-stop-before=greedy,2", mir=False)
+    assert allocated(pre, cpu, 2).rules() == {"value"}
+    ours = compile_module(ir.encode(), "tile", Settings(cpu=cpu))
+    assert ours.report.outcome is Outcome.PROVED
+    assert not any(phase.attempts[-1].allocator == "llvm" for f in ours.report.functions for phase in f.phases)
+
+
 ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"
 """Allocations of LLVM that an earlier audit refuted by mistake; the campaign found them (docs/results/campaign.md)."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from batch_support import CPU, faulty_llc, kernel, kernels, start
 from process_support import gone, lines_of
-from support import long
+from support import TEST_DATA, long
 
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
@@ -21,6 +21,7 @@ from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME
 from verilocc_mlir.results.documents.batch import schema
 from verilocc_mlir.results.documents.compile import schema as compile_schema
 from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.metadata import read_code_object
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -256,6 +257,26 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     assert len(batch.entries()) == 1
     (batch.source / "bad.ll").write_text("hello")
     assert batch.run("--no-fallback", "--no-spill")["exit_code"] == 2
+
+
+def test_a_function_that_nobody_proves_costs_itself(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+    kernels(batch.source, 1)
+    (batch.source / "traps.ll").write_text((TEST_DATA / "inputs" / "lds_address_in_function.ll").read_text())
+    for origin in ("compiled", "journal"):
+        found = batch.run("--reports")
+        traps = next(i for i in found["inputs"] if i["input"].endswith("traps.ll"))
+        assert (found["exit_code"], traps["outcome"], traps["origin"]) == (3, "unknown", origin)
+        assert traps["message"].startswith("without f, which nobody proves: f is left out: llc")
+        assert traps["output"] == str(batch.out / "traps.hsaco")
+        assert list(read_code_object((batch.out / "traps.hsaco").read_bytes()).kernels) == ["k"]
+        assert json.loads((batch.out / "traps.report.json").read_text())["left_out"] == ["f"]
+    assert len(batch.entries()) == 1
+    (batch.out / "traps.hsaco").unlink()
+    assert next(i for i in batch.run()["inputs"] if i["outcome"] == "unknown")["origin"] == "compiled"
+    capsys.readouterr()
+    run(["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", f"--cache={batch.store}"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 proved and written, 1 written without functions that nobody proves" in said
 
 
 @pytest.mark.long

@@ -55,6 +55,13 @@ def test_what_the_text_says_in_a_way_of_its_own_is_read(name: str, cpu: str) -> 
     assert is_ours(done), done.report.notes
 
 
+def test_a_layout_of_private_memory_alone_is_an_amd_gpu_s() -> None:
+    """Old tests of LLVM have no triple, and of the data layout only that private memory is address space 5."""
+    kernel = "define amdgpu_kernel void @k(ptr addrspace(1) %p) {\n  store i32 1, ptr addrspace(1) %p\n  ret void\n}\n"
+    ir = f'target datalayout = "A5"\n{kernel}'
+    assert is_ours(compile_module(ir.encode(), "k.ll", Settings("gfx942")))
+
+
 @pytest.mark.parametrize("name", few(("c_calls3.gfx1100.ll",), ("c_calls2.gfx1100.ll", "c_calls3.gfx1100.ll")))
 def test_a_better_effort_ends_no_worse(name: str) -> None:
     """What callees keep is kept in every effort: where the final code of one breaks a promise, the rest still holds."""

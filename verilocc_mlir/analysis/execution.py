@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
-_EXEC = frozenset({"exec", "exec_lo", "exec_hi"})
+EXEC = frozenset({"exec", "exec_lo", "exec_hi"})
 _TERMINATORS = ("S_BRANCH", "S_CBRANCH_", "S_ENDPGM", "S_SETPC", "SI_RETURN", "SI_TCRETURN", "SI_END_CF", "SI_IF")
 _WIDENS = ("S_OR_SAVEEXEC", "S_ORN2_SAVEEXEC", "S_NOT_SAVEEXEC", "S_MOV_B", "ENTER_", "SI_INIT_EXEC", "S_WQM")
 """Opcodes that may set EXEC to threads that were not active at function entry (SIWholeQuadMode.cpp)."""
@@ -71,7 +71,7 @@ def exec_masks(function: MachineFunction, cfg: ControlFlow) -> ExecMasks:
 
 def writes_exec(instruction: Instruction) -> bool:
     """Whether it changes which threads are active."""
-    return any(op.is_def and op.phys in _EXEC for op in instruction.all_operands)
+    return any(op.is_def and op.phys in EXEC for op in instruction.all_operands)
 
 
 def has_inactive_lanes(function: MachineFunction) -> bool:

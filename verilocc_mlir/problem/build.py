@@ -14,6 +14,7 @@ from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
 from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.analysis.waiting import with_waiting
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
@@ -83,6 +84,8 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
     live = phase_liveness(function, cfg, classes, members.__contains__, phase)
+    if _inactive_lanes(function, phase):
+        live = with_waiting(function, cfg, live)
     budgets, special = _budgets(file, function, target, phase)
     points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.

@@ -32,7 +32,8 @@ class BatchItem:
             for and the result is a local one.
         outcome: INVALID is bad input, or a tool that failed.
         origin: where the result came from.
-        output: file that has the result, ``""`` where there is none; ``output_sha256`` is that of its bytes.
+        output: file that has the result, ``""`` where there is none; ``output_sha256`` is that of its bytes. Where it
+            is not proved, it is without the functions that nobody proves.
         report: file that has the JSON report of ``verilocc compile``, likewise.
         seconds: elapsed time of this input, its worker's only; 0 where nothing was compiled.
         message: why it is not proved, in a line; ``""`` where it is.

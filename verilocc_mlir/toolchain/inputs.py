@@ -145,7 +145,7 @@ def _check_target(text: str, path: str) -> None:
         if parts[2] not in ("", "unknown") and not parts[2].startswith("amdhsa"):
             raise InputError(f"the IR is for {triple[1]!r}: only the amdhsa environment is supported", where=where)
     layout = _LAYOUT.search(text)
-    if triple is None and layout and not re.search(r"-p5:32:32\b|-A5\b", layout[1]):
+    if triple is None and layout and not re.search(r"-p5:32:32\b|(?:^|-)A5\b", layout[1]):
         raise InputError(
             "the IR has no target triple and a data layout that is not AMDGPU's",
             where=f"{path}:{_line(text, layout.start())}",

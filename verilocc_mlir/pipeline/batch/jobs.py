@@ -11,6 +11,8 @@ from verilocc_mlir.pipeline.settings import Settings
 
 BEFORE = "before"
 """Name of the part that is the machine IR as it entered allocation; it comes with ``Emit.MIR``."""
+REST = "rest"
+"""Name of the part that is the result without the functions that nobody proves (``Report.left_out``)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Result:
             nor taken for done.
         server_version: what allocated behind the server, as it said then; ``""`` where no server took part.
         parts: the further forms that the settings ask for (``Settings.also``), by ``Emit.value``, and ``BEFORE``; they
-            may be unproved.
+            may be unproved. ``REST`` where functions are left out: what is left is proved.
     """
 
     number: int

@@ -15,7 +15,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.forms import to_json
-from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
+from verilocc_mlir.pipeline.batch.jobs import REST, Executor, Job, Result
 from verilocc_mlir.pipeline.batch.journal import BatchJournal
 from verilocc_mlir.pipeline.batch.kept import REPORT, RESULT, fault_of
 from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
@@ -57,8 +57,9 @@ def compile_batch(
 ) -> Generator[BatchItem, None, None]:
     """Compile every input and write its result; one item for each, as it is ready.
 
-    Results appear whole under their names, only if they are proved, and are then noted in the journal of their
-    directory. Closing the generator, or an exception in it, ends all that is still running before it returns.
+    Results appear whole under their names, only if they are proved, without the functions that nobody proves. They are
+    then noted in the journal of their directory. Closing the generator, or an exception in it, ends all that is still
+    running before it returns.
 
     Raises:
         InputError: a journal cannot be opened, or another run has it. Whatever else the executor raises.
@@ -129,10 +130,10 @@ class _Run:
         entry = self._journals[one.given.root].find(shown(one.given.name))
         if entry is None or entry.key != one.key:
             return None
-        if entry.outcome is Outcome.PROVED:
-            if _digest(one.given.output) != entry.output_sha256:
-                return None
-        elif self._options.retry or not entry.final:
+        if entry.outcome is not Outcome.PROVED and (self._options.retry or not entry.final):
+            return None
+        has_output = entry.outcome is Outcome.PROVED or bool(entry.output)
+        if has_output and _digest(one.given.output) != entry.output_sha256:
             return None
         has_report = bool(entry.report) and _digest(one.given.report) == entry.report_sha256
         if self._options.reports and not has_report and entry.outcome is not Outcome.INVALID:
@@ -176,7 +177,8 @@ class _Run:
                 store.put(key, parts)
             except OSError as error:
                 self._warn("store", f"results are not kept in {shown(store.directory)}: {error.strerror}")
-        return self._deliver(one, item, result.data, result.report)
+        data = result.parts.get(REST) if result.data is None else result.data
+        return self._deliver(one, item, data, result.report)
 
     def _key(self, one: _Todo, result: Result) -> str:
         """The key for whoever really allocated: a server may come, or be replaced, during the run. ``""``: no key."""

@@ -16,7 +16,7 @@ from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
 from verilocc_mlir.own_process import look_for_garbage_seldom
-from verilocc_mlir.pipeline.batch.jobs import BEFORE
+from verilocc_mlir.pipeline.batch.jobs import BEFORE, REST
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
@@ -89,6 +89,8 @@ def _answer(
     parts = {emit.value: text for emit, text in compiled.also.items()}
     if Emit.MIR in settings.also:
         parts[BEFORE] = compiled.before.encode()
+    if report.left_out and compiled.data is not None:
+        parts[REST] = compiled.data
     header["parts"] = [[name, len(part)] for name, part in parts.items()]
     return header, b"".join((data, *parts.values()))
 
@@ -110,6 +112,13 @@ def _line(error: VeriloccError, path: str) -> str:
 
 
 def _reason(report: Report) -> str:
+    if report.left_out:
+        said = next((note for note in report.notes if "is left out: " in note), "") or _unproved_phase(report)
+        return f"without {', '.join(report.left_out)}, which nobody proves: {' '.join(said.split())}"
+    return _unproved_phase(report)
+
+
+def _unproved_phase(report: Report) -> str:
     for function in report.functions:
         for phase in function.phases:
             if phase.outcome is not Outcome.PROVED:

@@ -35,4 +35,6 @@ def print_batch(report: BatchReport, to: Console) -> None:
             table.add_row(Text(str(outcome), style=STYLES[outcome]), *counts, str(total))
     to.print(table)
     proved = report.count(Outcome.PROVED)
-    to.print(Text(f"{proved} of {len(report.items)} proved and written; {report.wall_seconds:.1f} s elapsed"))
+    parts = sum(bool(item.output) for item in report.items if item.outcome is not Outcome.PROVED)
+    more = f", {parts} written without functions that nobody proves" if parts else ""
+    to.print(Text(f"{proved} of {len(report.items)} proved and written{more}; {report.wall_seconds:.1f} s elapsed"))

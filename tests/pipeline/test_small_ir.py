@@ -1,0 +1,29 @@
+"""What llc compiles, ``compile`` compiles and proves: small modules by kind (``small_ir.py``)."""
+
+from __future__ import annotations
+
+import pytest
+from small_ir import modules
+from support import few
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.settings import Emit, Settings
+
+_ALL = {name: ir for _, name, ir in modules()}
+_SAMPLE = [name for name in _ALL if name.endswith(("-0", "-7"))]
+
+
+_WITHOUT_CERTIFICATE = {("tuples-7", "gfx1100")}
+"""A scalar is copied into half a register: the search proves it, and the checkers do not know the move."""
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", few(_SAMPLE, _ALL))
+def test_it_is_proved(name: str, cpu: str) -> None:
+    done = compile_module(_ALL[name].encode(), "k.ll", Settings(cpu, emit=Emit.OBJ))
+    if (name, cpu) in _WITHOUT_CERTIFICATE:
+        assert done.report.outcome is Outcome.UNKNOWN
+        return
+    assert done.report.outcome is Outcome.PROVED, done.report.notes
+    assert not done.report.left_out
