@@ -82,6 +82,11 @@ class ModelAllocator:
         self.version = self._model_name + (f", best of {samples}" if samples > 1 else "")
         self._weights = _weights(directory, tuple(self._adapters), encoding_of(card))
 
+    @property
+    def model(self) -> str:
+        """The model's name, with ``+`` and the name of each of its adapters."""
+        return self._model_name
+
     def load(self) -> None:
         """Load the weights before the first answer needs them.
 

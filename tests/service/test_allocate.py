@@ -30,6 +30,7 @@ from service_support import (
 )
 from support import allocated_by_llvm, cpu_of, few, long, pre_ra, readable, run_llc
 
+import verilocc_model
 from smt_verifier.audit import audit
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -40,8 +41,10 @@ from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
+from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.remote import wire
 from verilocc_mlir.target.targets import TARGETS, target
+from verilocc_model.card import read_card
 
 PROVED = verdict_pb2.OUTCOME_PROVED
 _LOADS = "\n".join(f"  %v{n} = load volatile <4 x i32>, ptr addrspace(1) %q" for n in range(40))
@@ -284,6 +287,21 @@ def test_capabilities(client: Client) -> None:
     assert found.limits.max_attempts >= 4
     assert found.limits.max_time.seconds >= found.limits.default_time.seconds > 0
     assert found.versions.solver.startswith("z3")
+
+
+def test_a_server_names_its_model(tmp_path: Path, problem: AllocationProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERILOCC_MODEL", raising=False)
+    terms = "verilocc_mlir.service.jobs:WITH_MODEL"
+    limits = {"workers": 1, "memory_mib": 4096}
+    with serving_terms(f"unix:{tmp_path}/socket", terms, limits=limits) as served, connected(served.address) as asked:
+        found = asked.allocation.GetCapabilities(allocation.GetCapabilitiesRequest(), timeout=SECONDS)
+        names = {a.name: a.model for a in found.allocators}
+        for name, model in names.items():
+            request = allocation.AllocateRequest(problem=wire.problem_message(problem), allocator=name)
+            assert asked.allocation.Allocate(request, timeout=SECONDS).versions.model == model
+    card = read_card(Path(verilocc_model.__file__).parent / "weights" / "base")
+    assert names == {"model": card["name"], "deterministic": ""}
+    assert found.versions.model == card["name"]
 
 
 @pytest.mark.parametrize("service", ["", "verilocc.v1.AllocationService", "verilocc.v1.AuditService"])

@@ -97,6 +97,19 @@ class Loading(Protocol):
         ...
 
 
+@runtime_checkable
+class Modelled(Protocol):
+    """An allocator with a model behind it; ``model`` is its name and version, adapters included."""
+
+    @property
+    def model(self) -> str: ...
+
+
+def model_behind(allocator: Allocator) -> str:
+    """Name and version of the model that an allocator asks, ``""`` if it has none."""
+    return allocator.model if isinstance(allocator, Modelled) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Counterexample:
     """One constraint that a refuted proposal violates.

@@ -23,6 +23,7 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.measure import measure
+from verilocc_mlir.allocators.protocol import model_behind
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
@@ -187,7 +188,10 @@ class _Allocation:
             functions=functions,
             mir=mir if self.request.return_mir else b"",
             versions=allocation.Versions(
-                verilocc=__version__, allocator=f"{first.name} {first.version}", solver=solver_version()
+                verilocc=__version__,
+                allocator=f"{first.name} {first.version}",
+                model=model_behind(first),
+                solver=solver_version(),
             ),
             steps=[
                 allocation.Step(name=name, cpu_time=duration(seconds)) for name, seconds in self.clock.seconds.items()

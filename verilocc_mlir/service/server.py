@@ -24,6 +24,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import problem_pb2, verdict_pb2
+from verilocc_mlir.allocators.protocol import model_behind
 from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
 from verilocc_mlir.service.batch_book import Book
@@ -173,7 +174,10 @@ class Front:
         return allocation.GetCapabilitiesResponse(
             targets=list(TARGETS),
             phases=[problem_pb2.PHASE_SGPR, problem_pb2.PHASE_VGPR],
-            allocators=[allocation.AllocatorInfo(name=name, version=factory.version) for name, factory in offered],
+            allocators=[
+                allocation.AllocatorInfo(name=name, version=found.version, model=model_behind(found))
+                for name, found in offered
+            ],
             limits=allocation.Limits(
                 max_request_bytes=limits.max_request_bytes,
                 max_time=duration(limits.max_seconds),
@@ -187,7 +191,10 @@ class Front:
                 caller_cpu_share=limits.caller.cpu,
             ),
             versions=allocation.Versions(
-                verilocc=__version__, allocator=f"{offered[0][0]} {offered[0][1].version}", solver=solver_version()
+                verilocc=__version__,
+                allocator=f"{offered[0][0]} {offered[0][1].version}",
+                model=model_behind(offered[0][1]),
+                solver=solver_version(),
             ),
             plan_model=plan_model.version if plan_model is not None else "",
         )
