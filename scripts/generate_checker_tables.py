@@ -110,14 +110,43 @@ def _row(*columns: object) -> str:
 def _processors() -> Iterator[str]:
     yield (
         "# name mode wave_size major unified_vgpr has_agprs align2 addressable_vgprs addressable_agprs "
-        "addressable_sgprs max_waves simds lds_bytes max_barriers cu_mode architected_flat_scratch xnack"
+        "addressable_sgprs max_waves simds lds_bytes max_barriers cu_mode architected_flat_scratch xnack half_moves"
     )
     for t in TARGETS.values():
         yield _row(
             t.name, _mode(t.name), t.wave_size, t.major, t.unified_vgpr, t.has_agprs, t.align2, t.addressable_vgprs,
             t.addressable_agprs, t.addressable_sgprs, t.max_waves, t.simds, t.lds_bytes, t.max_barriers,
-            "-" if t.cu_mode is None else t.cu_mode, t.architected_flat_scratch, t.xnack,
+            "-" if t.cu_mode is None else t.cu_mode, t.architected_flat_scratch, t.xnack, _moves_halves(t.name),
         )  # fmt: skip
+
+
+_HALVES = """--- |
+  define amdgpu_kernel void @k() { ret void }
+...
+---
+name: k
+tracksRegLiveness: true
+body: |
+  bb.0:
+    liveins: $sgpr3, $vgpr0, $vgpr1
+    $vgpr0_hi16 = COPY $sgpr3
+    $vgpr1_lo16 = COPY $sgpr3
+    $vgpr200_lo16 = COPY $sgpr3
+    S_NOP 0, implicit $vgpr0, implicit $vgpr1, implicit $vgpr200_lo16
+    S_ENDPGM 0
+...
+"""
+_KEEPS_THE_REST = re.compile(
+    r"v_mov_b16_e(?:32|64) v\d+\.[hl], s3|v_mov_b32_sdwa .*dst_unused:UNUSED_PRESERVE src0_sel:WORD_0"
+)
+
+
+def _moves_halves(name: str) -> bool:
+    """Whether llc copies a scalar into a half of a VGPR, and leaves the other half alone (SIInstrInfo::copyPhysReg)."""
+    flags = ["-mtriple=amdgcn-amd-amdhsa", f"-mcpu={name}", "-x=mir", "-start-before=postrapseudos", "-", "-o", "-"]
+    done = subprocess.run([_llc(), *flags], input=_HALVES, capture_output=True, text=True, check=False)
+    moves = [line for line in done.stdout.splitlines() if re.match(r"\s+v_", line)]
+    return not done.returncode and len(moves) == 3 and all(_KEEPS_THE_REST.search(line) for line in moves)
 
 
 def _mode(name: str) -> int:

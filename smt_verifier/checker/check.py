@@ -100,6 +100,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     reads_are_declared(lanes[0], bounds.allocatable)
+    if "-real-true16" in own.strings.get("target-features", "").split(","):
+        target = target._replace(half_moves=False)
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))

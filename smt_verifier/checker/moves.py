@@ -119,8 +119,10 @@ class Moves:
         if whole_wave and (vector != (True, True) or len(to) != len(of) or len(to) * self.lanes.grain % 2):
             raise self._bad(instruction, "whole-wave copies are of vector registers")
         self._check_exec_is_kept(instruction, everywhere=whole_wave)
+        halves = self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target)
+        of_scalar = not vector[1] and (len(to), len(of)) == (1, 2) and self._processor.half_moves
         if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
-            self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target) and self._is_vgpr(source)
+            halves and (of_scalar or self._is_vgpr(source))
         ):
             raise self._bad(instruction, "registers of different width, or halves that are not of VGPRs")
         if len(to) != len(of):

@@ -47,6 +47,7 @@ class Processor(NamedTuple):
     cu_mode: bool | None
     architected_flat_scratch: bool
     xnack: bool
+    half_moves: bool
     budgets: tuple[Budget, ...] = ()
 
 
@@ -398,7 +399,7 @@ def _run(item: str) -> _Run:
 
 _LETTER = _one_of("v", "a", "s", "t")
 _COLUMNS: dict[str, tuple[Callable[[str], Any], ...]] = {
-    "processors": (str, *[_number] * 3, *[_truth] * 3, *[_number] * 7, _choice, _truth, _truth),
+    "processors": (str, *[_number] * 3, *[_truth] * 3, *[_number] * 7, _choice, *[_truth] * 3),
     "budgets": (str, *[_number] * 6),
     "files": (_LETTER, str, _number, _number, _forms, _set),
     "specials": (str, _units, _set),

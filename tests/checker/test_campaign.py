@@ -83,7 +83,7 @@ def test_the_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     options = ["--count=60", "--rows=1", "--parts=header", "--scratch", str(tmp_path), "--out", str(out)]
     results: list[dict[str, object]] = []
     for _ in range(2):
-        subprocess.run([*program, *options], check=True, capture_output=True, env=os.environ, timeout=120)
+        subprocess.run([*program, *options], check=True, capture_output=True, env=os.environ, timeout=600)
         results.append(json.loads(out.read_text()))
     assert results[0] == results[1]
     assert results[0]["empty cells of the rows reached"] == 0

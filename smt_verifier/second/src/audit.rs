@@ -33,8 +33,11 @@ pub fn audit_phase(
     let own = Objects::of(&x);
     resolve(&mut x, &own, coarse, wave32)?;
     resolve(&mut y, &objects, coarse, wave32)?;
-    let mut context = Context::new(&x, &y, processor, &limits, &objects, coarse)?;
-    let convention = module::attributes(&p.module, &x.name)?.convention;
+    let module::Attributes { convention, strings, .. } = module::attributes(&p.module, &x.name)?;
+    let features = strings.get("target-features").map_or("", String::as_str);
+    let mut of_function = processor.clone();
+    of_function.half_moves &= features.split(',').all(|feature| feature != "-real-true16");
+    let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
     context.saved_later = saved_later;

@@ -116,6 +116,8 @@ rows! {
         /// None where there is no choice.
         cu_mode: Option<bool>,
         architected_flat_scratch: bool, xnack: bool,
+        /// A move of 16 bits leaves the other half of the register alone.
+        half_moves: bool,
     }
     /// Of the registers of a wave where so many share a SIMD.
     Budget {
