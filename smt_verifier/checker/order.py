@@ -148,13 +148,15 @@ def _item(instructions: tuple[Instruction, ...]) -> _Item:
 
 
 def _accesses(i: Instruction) -> Iterator[tuple[str, Iterator[int]]]:
-    """What its operands say of registers, and what LLVM's table says of every such instruction."""
+    """What its operands say of registers, and what LLVM's table says of every such instruction. Each reads EXEC: a copy
+    does and does not say so.
+    """
     for operand in i.operands:
         if operand.is_register:
             both = (operand.is_def and operand.sub) or "killed" in operand.flags
             yield "x" if both else "w" if operand.is_def else "r", _registers(operand.vreg, operand.register)
     description = _described(i)
-    yield from (("r", _registers(-1, name)) for name in description.implicit_uses)
+    yield from (("r", _registers(-1, name)) for name in ("exec", *description.implicit_uses))
     yield from (("w", _registers(-1, name)) for name in description.implicit_definitions)
 
 

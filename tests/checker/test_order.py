@@ -79,6 +79,7 @@ FLOAT = "$vgpr{} = nofpexcept V_ADD_F32_e32 $vgpr{}, $vgpr{}, implicit $mode, im
 CLOCK = "$sgpr8_sgpr9 = S_MEMTIME"
 HARDWARE = "$sgpr8 = S_GETREG_B32 1, implicit $mode"
 PC = "$sgpr8_sgpr9 = S_GETPC_B64"
+WIDER = "$exec = S_OR_B64 $exec, $sgpr8_sgpr9, implicit-def dead $scc"
 SWAP = [1, 0]
 
 WRONG: dict[str, tuple[list[str], list[int], str]] = {
@@ -105,6 +106,9 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "implicit_definition_of_a_tuple": (
         [add(5, 3, 2), "$vgpr4 = V_MOV_B32_e32 $vgpr1, implicit $exec, implicit-def $vgpr3_vgpr4"], SWAP, "order-registers",
     ),
+    "copy_under_another_exec": (["$vgpr3 = COPY $vgpr1", WIDER], SWAP, "order-registers"),
+    "copy_of_a_virtual_register_under_another_exec": (["%2:vgpr_32 = COPY %0", WIDER], SWAP, "order-registers"),
+    "undefined_value_under_another_exec": ([WIDER, "%2:vgpr_32 = IMPLICIT_DEF"], SWAP, "order-registers"),
     "scalar": ([SCALAR.format(6, 7, 4), SCALAR.format(8, 6, 4)], SWAP, "order-registers"),
     "scc_read_before_written": (
         ["S_CMP_EQ_U32 $sgpr6, 0, implicit-def $scc", "$sgpr8 = S_CSELECT_B32 1, 0, implicit $scc"], SWAP, "order-registers",

@@ -85,7 +85,7 @@ def items_of(instructions: Sequence[Instruction]) -> list[Item]:
 
 
 def _item(number: int, instructions: tuple[Instruction, ...]) -> Item:
-    reads: set[int] = set()
+    reads = set(_registers("exec"))  # A copy does not say so.
     writes: set[int] = set()
     for operand in (o for i in instructions for o in i.all_operands if o.is_reg):
         (writes if operand.is_def else reads).update(_registers(operand.phys))

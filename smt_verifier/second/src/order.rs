@@ -136,7 +136,8 @@ fn item(instructions: Vec<&Instruction>) -> Item<'_> {
             };
             note(o.vreg.map_or_else(|| units(o.register), |number| [VIRTUAL + u64::from(number)].into()), access);
         }
-        // What LLVM's table says of every such instruction.
+        // A copy reads EXEC and does not say so; then what LLVM's table says of every such instruction.
+        note(units(tables().register("exec")), Access::Read);
         let implicit = [(&i.opcode.implicit_uses, Access::Read), (&i.opcode.implicit_definitions, Access::Write)];
         for (names, access) in implicit {
             names.iter().for_each(|name| note(units(tables().register(name)), access));
