@@ -1,7 +1,7 @@
-"""What the order of instructions behind allocation brings: each kernel compiled with it, and without.
+"""What orders of our own bring, before allocation and behind it: each kernel compiled with them, and without.
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
-    .venv/bin/python benchmarks/order.py DIR [--most-bytes 80000] [--efforts fast,balanced] [--log FILE.jsonl]
+    .venv/bin/python benchmarks/order.py DIR [--most-bytes 80000] [--names FILE] [--efforts fast,balanced] [--log FILE.jsonl]
 
 The modelled cycles of the final code, over those without it: by the model's latencies, and by latencies 1.5 times
 shorter and longer (the order is the same, made for the model's). A kernel is *latency-bound* where no unit needs more
@@ -26,12 +26,15 @@ from verilocc_mlir.cost.sources import Figure
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import Target, target
 
 BOUND = 0.85
 SCALES = (1 / 1.5, 1.0, 1.5)
-_TAKEN = re.compile(r"([0-9,]+) instructions stand elsewhere")
+_LATE = re.compile(r"([0-9,]+) instructions stand elsewhere than")
+_EARLY = re.compile(r"([0-9,]+) instructions stand elsewhere before")
 _LATENCIES = ("lds_latency", "smem_latency", "load_latency", "vmem_latency", "l2_latency", "far_latency")
 _figures: Callable[[Target], Mapping[str, Figure]] = of_rates.figures
 
@@ -73,15 +76,25 @@ def measured(path: Path, effort: Effort) -> Row:
             if done.data is None:
                 return row | {"error": f"{done.report.outcome}: nothing is written"}
             codes[order] = done.data
-            moved = [int(m[1].replace(",", "")) for note in done.report.notes if (m := _TAKEN.search(note))]
-            row |= {"outcome": str(done.report.outcome), "moved": sum(moved)}
+            row |= {"outcome": str(done.report.outcome)}
+            row |= {"moved": _moved(_LATE, done.report.notes), "moved_early": _moved(_EARLY, done.report.notes)}
             row["refused"] = [note for note in done.report.notes if "LLVM's order stays" in note]
     except VeriloccError as error:
         return row | {"error": str(error)}
+    given = planned(path.read_bytes(), path.name, Settings(cpu))
+    llvm = Reference.of_assembly(given.compiler.direct(given.ir, "asm").decode(), target(cpu))
+    row["llvm_spills"] = sum(map(spill_traffic, llvm.costs.values()))
+    for name, code in (("over_llvm_without", codes[False]), ("over_llvm", codes[True])):
+        costs = llvm.costs_of_assembly(code.decode())
+        row[name] = round(sum(c.cycles for c in costs.values()) / sum(c.cycles for c in llvm.costs.values()), 4)
     costs = Reference.of_assembly(codes[False].decode(), target(cpu)).costs.values()
     row["bound"] = round(sum(c.work for c in costs) / sum(c.cycles for c in costs), 3)
     row["ratios"] = [round(ratio, 4) for ratio in ratios(codes[False], codes[True], target(cpu))]
     return row
+
+
+def _moved(pattern: re.Pattern[str], notes: Iterable[str]) -> int:
+    return sum(int(m[1].replace(",", "")) for note in notes if (m := pattern.search(note)))
 
 
 def mean(values: Iterable[float]) -> float:
@@ -93,7 +106,22 @@ def summary(rows: list[Row]) -> Row:
     bound = [row for row in rows if row["bound"] < BOUND]
     return {
         "kernels": len(rows),
-        "taken": sum(bool(row["moved"]) for row in rows),
+        "taken behind allocation": sum(bool(row["moved"]) for row in rows),
+        "taken before allocation": sum(bool(row["moved_early"]) for row in rows),
+        "over LLVM's default compile; without": [
+            mean(row[n] for row in rows) for n in ("over_llvm", "over_llvm_without")
+        ],
+        "where LLVM spills": {
+            cpu: {
+                "kernels": len(spilled),
+                "over LLVM's default compile; without": [
+                    mean(row[n] for row in spilled) for n in ("over_llvm", "over_llvm_without")
+                ],
+                "worst over those without": max(row["ratios"][1] for row in spilled),
+            }
+            for cpu in sorted({row["target"] for row in rows})
+            if (spilled := [row for row in rows if row["target"] == cpu and row["llvm_spills"]])
+        },
         "refused by a checker, or failed": sum(bool(row["refused"]) for row in rows),
         "mean": mean(row["ratios"][1] for row in rows),
         "worst": max((row["ratios"][1] for row in rows), default=1.0),
@@ -117,12 +145,16 @@ def main() -> None:
     parser = options(__doc__, "order.json")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--most-bytes", type=int, default=80_000, help="of a kernel's IR")
+    parser.add_argument("--names", type=Path, help="a file with the kernels' names, one a line; default: all")
     parser.add_argument("--efforts", default="fast")
     parser.add_argument("--log", type=Path, default=Path("out/order.jsonl"))
     given = parser.parse_args()
     log = Log(given.log)
     done = {(row["name"], row["effort"]): row for row in log.rows()}
     paths = [path for path in sorted(given.directory.glob("*.ll")) if path.stat().st_size < given.most_bytes]
+    if given.names:
+        names = given.names.read_text().split()
+        paths = [path for path in paths if path.stem in names]
     for effort in map(Effort, given.efforts.split(",")):
         for path in paths:
             if (path.stem, effort.value) not in done:

@@ -1,4 +1,4 @@
-"""What must stay in order in one block of machine IR with physical registers (docs/trust/spec.md, section 16).
+"""What must stay in order in one block of machine IR (docs/trust/spec.md, section 16).
 
 The scheduler's own reading of the rules; the checkers have theirs, and decide.
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from verilocc_mlir.mir.model import Instruction, OperandKind
 from verilocc_mlir.target.instructions import instruction as described
-from verilocc_mlir.target.registers import Bank, physical_register
+from verilocc_mlir.target.registers import Bank, physical_register, unit_bank
 
 _STAYS = frozenset(
     {"terminator", "branch", "indirect-branch", "return", "call", "barrier", "trap", "side-effects", "generic"}
@@ -35,6 +35,7 @@ _MEMORY = re.compile(
 )
 _SPACE = re.compile(r", addrspace ([0-9]+)\Z")
 _MOST_COMPARED = 256
+_VIRTUAL = 1 << 32
 _APART = frozenset({1, 3, 4, 5, 7, 8})
 
 
@@ -56,7 +57,7 @@ class Item:
 
     Attributes:
         stays: nothing passes it.
-        reads, writes: registers.
+        reads, writes: registers: units of physical ones, virtual ones as a whole. A definition of a part reads too.
         accesses: to memory; None: any.
         before: numbers of the items of its region that must precede it.
     """
@@ -70,28 +71,37 @@ class Item:
     before: set[int] = field(default_factory=set[int])
 
 
-def items_of(instructions: Sequence[Instruction]) -> list[Item]:
-    """The items of a block, each with what must precede it."""
+def items_of(instructions: Sequence[Instruction], *, pinned: bool = False) -> list[Item]:
+    """The items of a block, each with what must precede it.
+
+    Args:
+        pinned: instructions that name a physical register of a numbered file stay too. Before allocation such registers
+            hold arguments, and the shorter the better.
+    """
     groups: list[list[Instruction]] = []
     for i in instructions:
         if i.bundled and groups:
             groups[-1].append(i)
         else:
             groups.append([i])
-    items = [_item(number, tuple(group)) for number, group in enumerate(groups)]
+    items = [_item(number, tuple(group), pinned=pinned) for number, group in enumerate(groups)]
     _order_registers(items)
     _order_memory(items)
     return items
 
 
-def _item(number: int, instructions: tuple[Instruction, ...]) -> Item:
+def _item(number: int, instructions: tuple[Instruction, ...], *, pinned: bool) -> Item:
     reads = set(_registers("exec"))  # A copy does not say so.
     writes: set[int] = set()
     for operand in (o for i in instructions for o in i.all_operands if o.is_reg):
-        (writes if operand.is_def else reads).update(_registers(operand.phys))
+        registers = (_VIRTUAL + operand.vreg,) if operand.vreg >= 0 else _registers(operand.phys)
+        if operand.is_def:
+            writes.update(registers)
+        if not operand.is_def or operand.sub:
+            reads.update(registers)
     accesses = [_accesses(i) for i in instructions]
     known = None if None in accesses else tuple(a for of in accesses if of is not None for a in of)
-    stays = any(map(_stays, instructions))
+    stays = any(map(_stays, instructions)) or (pinned and any(map(_is_numbered, (reads | writes))))
     return Item(number, instructions, stays, frozenset(reads), frozenset(writes), known)
 
 
@@ -101,6 +111,10 @@ def _registers(name: str) -> tuple[int, ...]:
     if register.bank is Bank.SPECIAL:
         return tuple(register.units)
     return tuple(dict.fromkeys(unit & ~1 for unit in register.units))
+
+
+def _is_numbered(register: int) -> bool:
+    return register < _VIRTUAL and unit_bank(register) is not Bank.SPECIAL
 
 
 def _stays(i: Instruction) -> bool:
@@ -116,7 +130,7 @@ def _stays(i: Instruction) -> bool:
         bool(_STAYING_FLAGS.intersection(i.flags))
         or bool(_MOVES_WITH_IT.sub("", i.tail))
         or bool(i.leading)
-        or any(o.kind is OperandKind.REGMASK or o.vreg >= 0 or _OTHER_NAMES.match(o.phys) for o in i.all_operands)
+        or any(o.kind is OperandKind.REGMASK or _OTHER_NAMES.match(o.phys) for o in i.all_operands)
         or (_touches_memory(i) and any(_access(text) is None for text in i.memory))
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort
 
 if TYPE_CHECKING:
@@ -59,6 +59,24 @@ def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:
     """
     best = min(others, key=lambda plan: others[plan], default=None)
     return best if best is not None and others[best] <= default else None
+
+
+def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
+    """The plans whose text is put in an order of our own, tried beside the first plan where LLVM's default compile
+    spills: those that are less short of registers so, the least short first. Of ``fast`` one, of ``balanced`` those
+    that are nearly as little short, of ``best`` all.
+
+    Raises:
+        VeriloccError: LLVM fails, or liveness or registers of a text cannot be stated.
+    """
+    if not given.plans(ORDERED):
+        return []
+    bar = sum(early.given for early in given.early(first))
+    strains = {plan: sum(early.strain for early in given.early(plan)) for plan in given.plans(ORDERED)}
+    better = sorted((plan for plan in strains if strains[plan] < bar), key=lambda plan: strains[plan])
+    if effort.is_quick:
+        return better[:1]
+    return [plan for plan in better if effort is Effort.BEST or strains[plan] <= NEARLY * strains[better[0]]]
 
 
 _WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")

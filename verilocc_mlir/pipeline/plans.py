@@ -26,7 +26,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from smt_verifier.certificate.reordered import order_answers
+from smt_verifier.certificate.second import second_program
 from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.callees import with_masks
@@ -48,6 +51,7 @@ from verilocc_mlir.toolchain.staged import StagedCompiler
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
     from verilocc_mlir.cost.together import Reference
+    from verilocc_mlir.ordering.early import EarlyOrder
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Plan:
         attributes: string attributes that every function gets.
         accumulators: only for targets whose accumulators share a file with the VGPRs.
         llvm: the LLVMs that have it, by their first version and, where a later one lost it, the first without.
+        ordered: its blocks are put in an order of our own where they need more registers than there are, which both
+            checkers prove (``ordering/early.py``). Not for targets with accumulators, where it brought nothing.
     """
 
     name: str
@@ -67,15 +73,25 @@ class Plan:
     attributes: tuple[tuple[str, str], ...] = ()
     accumulators: bool = False
     llvm: tuple[int, int] = (22, 1000)
+    ordered: bool = False
+
+    @property
+    def in_our_order(self) -> Plan:
+        return replace(self, name=f"{self.name}-ordered", ordered=True)
 
     def suits(self, target: Target, version: Sequence[int], ir: str, options: Sequence[str] = ()) -> bool:
         """Whether LLVM of that version has it, for that target, and the IR and the user's options leave it open."""
         return (
             self.llvm[0] <= version[0] < self.llvm[1]
             and (target.unified_vgpr or not self.accumulators)
+            and not (target.unified_vgpr and self.ordered)
             and not any(f'"{name}"' in ir for name, _ in self.attributes)
             and not {*map(_name, self.options)} & {*map(_name, options)}
         )
+
+
+def _as_llvm_has_it(plan: Plan) -> Plan:
+    return replace(plan, name=plan.name.removesuffix("-ordered"), ordered=False) if plan.ordered else plan
 
 
 def _name(option: str) -> str:
@@ -112,7 +128,10 @@ PLANS = (
 )
 """All plans, the default first. LLVM's strategy ``max-occupancy`` is its default, so it is no plan of its own."""
 
-BY_NAME: Mapping[str, Plan] = {plan.name: plan for plan in PLANS}
+ORDERED = tuple(plan.in_our_order for plan in PLANS if plan.name in ("default", "trackers", "iterative-minreg"))
+"""Texts that are put in an order of our own where registers do not suffice: of LLVM, and of plans that count them."""
+
+BY_NAME: Mapping[str, Plan] = {plan.name: plan for plan in (*PLANS, *ORDERED)}
 
 
 @dataclass
@@ -142,6 +161,7 @@ class Planned:
     recorded: bool = False
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
+    _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
@@ -151,7 +171,9 @@ class Planned:
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
         """Those of the plans that LLVM has for this input."""
         version, given = self.compiler.toolchain.version, self.compiler.options.extra
-        return [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
+        ordered = self.settings.order and second_program() is not None
+        suitable = [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
+        return [plan for plan in suitable if ordered or not plan.ordered]
 
     def pre_ra(self, plan: Plan) -> str:
         """The machine IR of a plan as it enters the first phase; over the default plan's IR module where that differs
@@ -165,6 +187,9 @@ class Planned:
         return self._texts[plan]
 
     def _made(self, plan: Plan) -> str:
+        if plan.ordered:
+            file = self.shared.parsed(self.pre_ra(_as_llvm_has_it(plan)), self.path)
+            return print_mir(replace(file, functions=tuple(early.function for early in self.early(plan))))
         text = self._compiler(plan).to_pre_ra(with_attributes(self.ir, plan.attributes))
         if self.promised:
             text = with_masks(parse_mir(text, self.path), self.promised)
@@ -198,14 +223,46 @@ class Planned:
             self.known_too_many[plan] = sum(map(most_too_many, problems))
         return self.known_too_many[plan]
 
+    def early(self, plan: Plan) -> tuple[EarlyOrder, ...]:
+        """Each function of a plan's text in an order of our own, where it needs more registers than there are.
+
+        Raises:
+            ToolchainError, InputError: as ``pre_ra``. UnsupportedError: liveness or registers cannot be stated.
+        """
+        plan = _as_llvm_has_it(plan)
+        if plan not in self._early:
+            from verilocc_mlir.ordering.early import ordered_early
+
+            file = self.shared.parsed(self.pre_ra(plan), self.path)
+            with self.clock.measure("order"):
+                self._early[plan] = tuple(ordered_early(file, function, self.target) for function in file.functions)
+        return self._early[plan]
+
+    def _check_order(self, plan: Plan) -> None:
+        """Both checkers prove the order of a plan.
+
+        Raises:
+            UnsupportedError: one of them refuses it.
+        """
+        before, after = self.pre_ra(_as_llvm_has_it(plan)), self.pre_ra(plan)
+        with self.clock.measure("audit"):
+            for early in self.early(plan):
+                if early.moved:
+                    name = early.function.name
+                    for answer in order_answers(before, after, early.certificate, name, self.target.name):
+                        if not answer.accepted:
+                            raise UnsupportedError(f"our order is refused: {answer}", where=f"function {name}")
+
     def runs(self, plan: Plan) -> Runs:
         """The variants of a plan's text; plans with the same text share them.
 
         Raises:
-            ToolchainError, InputError: as ``pre_ra``.
+            ToolchainError, InputError: as ``pre_ra``. UnsupportedError: a checker refuses the order of the plan's text.
         """
         text = self.pre_ra(plan)
         if text not in self._runs:
+            if plan.ordered:
+                self._check_order(plan)
             self._runs[text] = Runs(
                 text, self.path, with_attributes(self.ir, plan.attributes), self._compiler(plan), self.target,
                 self.settings, self.allocators, self.clock,

@@ -23,7 +23,7 @@ from verilocc_mlir.pipeline.candidates import Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.phase import same_module, with_functions
-from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, plans_of
+from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, ordered_plans, plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
@@ -140,6 +140,7 @@ class Portfolio:
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
+        self._add_plans(self._ordered_plans())
         if settings.effort.is_quick:
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
@@ -177,10 +178,25 @@ class Portfolio:
             reason = self._failures.get(candidate) or alike
         raise UnsupportedError(f"the plan {words} comes to nothing: {reason}", where=given.path)
 
+    @property
+    def _llvm_spills(self) -> bool:
+        """Whether LLVM's default compile spills vector registers of an input that has plans."""
+        return bool(self.given.ir) and any(resources.vgpr_spills for resources in self.greedy_kernels().values())
+
+    def _ordered_plans(self) -> Sequence[Plan]:
+        """Plans in an order of our own, where the registers do not suffice."""
+        if not self._llvm_spills:
+            return ()
+        try:
+            return ordered_plans(self.given, self._first, self.given.settings.effort)
+        except VeriloccError as error:
+            _raise_if_killed(error)
+            return ()
+
     def _first_plan(self) -> Plan:
         """The default plan, or the one whose text needs fewer registers where LLVM spills vector registers."""
         given = self.given
-        if not given.ir or not any(resources.vgpr_spills for resources in self.greedy_kernels().values()):
+        if not self._llvm_spills:
             return DEFAULT
         try:
             return first_plan(given)
@@ -498,6 +514,13 @@ class Portfolio:
                 f"the plan {self._first.name} was tried first: it needs {too_many[self._first]} vector registers more"
                 f" than there are, the default plan {too_many[DEFAULT]}"
             )
+        for name, candidate in chosen.items():
+            if candidate.plan.ordered:
+                early = next(e for e in self.given.early(candidate.plan) if e.function.name == name)
+                self.notes.append(
+                    f"{name}: {early.moved:,} instructions stand elsewhere before allocation than LLVM put them, so"
+                    " that fewer registers are needed at once, proved by both checkers"
+                )
         if len(self._prices) > 1 and (self.given.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
             tried = ", ".join(f"{c.name} {sum(x.cycles for x in self._prices[c].values()):.0f}" for c in self._prices)
             names = ", ".join(dict.fromkeys(c.name for c in chosen.values()))

@@ -1,0 +1,205 @@
+"""Blocks of a text before allocation in an order of our own, where they need more registers than there are.
+
+A list scheduler that goes up a block from its end. As long as registers suffice, an instruction stands as far before
+the first use of its result as hides its latency. Where they do not, that one comes next which leaves the fewest in use,
+so that values are made just before they are needed.
+
+What moves is proved like the order behind allocation (docs/trust/spec.md, section 16).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.lanes import Access, virtual_classes
+from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness, set_bits
+from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.cost.rates import rates
+from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
+from verilocc_mlir.ordering.dependences import Item, items_of
+from verilocc_mlir.ordering.late import Ordered, in_order
+from verilocc_mlir.ordering.room import Accesses, Pressure, Room, room_of, strain
+from verilocc_mlir.ordering.schedule import Timing, timing
+from verilocc_mlir.problem.build import frequency
+from verilocc_mlir.target.targets import Target
+
+MARGIN = 8
+"""Registers left over, from which on the order goes by registers alone: tuples need neighbours."""
+_MOST_COMPARED = 256
+
+
+@dataclass(frozen=True)
+class EarlyOrder(Ordered):
+    """A function whose blocks need fewer registers; those of which the list made no better ones are as they were.
+
+    Attributes:
+        given, strain: how short of registers the function was and is (``room.strain``), by estimated executions.
+    """
+
+    given: float
+    strain: float
+
+
+@dataclass(frozen=True)
+class _Block:
+    items: Sequence[Item]
+    accesses: Accesses
+    timings: Sequence[Sequence[Timing]]
+
+    def distance(self, first: int, second: int, slot: float) -> float:
+        """Cycles from the issue of one item to that of another that must follow it."""
+        if not self.items[first].writes & self.items[second].reads:
+            return slot
+        return max((t.latency for t in self.timings[first]), default=slot)
+
+
+def ordered_early(file: MirFile, function: MachineFunction, target: Target) -> EarlyOrder:
+    """A function of a text before allocation.
+
+    Raises:
+        InputError, UnsupportedError: machine code of which liveness or registers cannot be stated.
+    """
+    cfg = control_flow(function)
+    depths = find_loops(cfg).depths
+    classes = virtual_classes(function)
+    live = lane_liveness(function, cfg, classes)
+    room = room_of(file, function, target, classes, live)
+    blocks: list[BasicBlock] = []
+    orders: dict[int, Sequence[int]] = {}
+    moved = 0
+    before = after = 0.0
+    for number, block in enumerate(function.blocks):
+        given = _block(block, cfg.first[number], live, number, target)
+        here = strain(given.accesses, room, range(len(given.items)))
+        best = here
+        if here:
+            order = _listed(given, room, rates(target).slot)
+            there = strain(given.accesses, room, order)
+            if there < here:
+                best = there
+                orders[number] = order
+                moved += sum(at != of for at, of in enumerate(order))
+                block = replace(block, instructions=in_order(given.items, order))
+        before += here * frequency(depths[number])
+        after += best * frequency(depths[number])
+        blocks.append(block)
+    return EarlyOrder(replace(function, blocks=tuple(blocks)), orders, moved, before, after)
+
+
+def _block(block: BasicBlock, first: int, live: LaneLiveness, number: int, target: Target) -> _Block:
+    accesses = {a.index: a for a in live.accesses.blocks[number]}
+    items = items_of(block.instructions, pinned=True)
+    atoms: list[tuple[frozenset[int], frozenset[int]]] = []
+    timings: list[list[Timing]] = []
+    for item in items:
+        stop = first + len(item.instructions)
+        atoms.append(_atoms([a for index in range(first, stop) if (a := accesses.get(index)) is not None]))
+        timings.append([t for i in item.instructions if (t := timing(i.opcode, target)) is not None])
+        first = stop
+    ends = (frozenset(set_bits(sets[number])) for sets in (live.live_in, live.live_out))
+    return _Block(items, Accesses([r for r, _ in atoms], [w for _, w in atoms], *ends), timings)
+
+
+def _atoms(accesses: Iterable[Access]) -> tuple[frozenset[int], frozenset[int]]:
+    """What an item reads from outside, and what it writes."""
+    reads: set[int] = set()
+    writes: set[int] = set()
+    for access in accesses:
+        reads.update(set(access.reads) - writes)
+        writes.update(access.early, access.writes, access.undefines, access.implicit)
+    return frozenset(reads), frozenset(writes)
+
+
+def _listed(block: _Block, room: Room, slot: float) -> list[int]:
+    """The order of the list: numbers of the items."""
+    pressure = Pressure(room, set(block.accesses.live_out))
+    up: list[int] = []
+    staying = [item.number for item in block.items if item.stays]
+    for low, high in zip([*staying[::-1], -1], [len(block.items), *staying[::-1]], strict=True):
+        if high < len(block.items):
+            up.append(high)
+            pressure.place(block.accesses.reads[high], block.accesses.writes[high])
+        up += _Region(block, range(low + 1, high), pressure, slot).up
+    return up[::-1]
+
+
+class _Region:
+    """What stands between two items that stay; ``up`` is its order from the end."""
+
+    def __init__(self, block: _Block, region: range, pressure: Pressure, slot: float) -> None:
+        self._block = block
+        self._pressure = pressure
+        self._slot = slot
+        self._now = 0.0
+        self._wanted = dict.fromkeys(region, 0.0)
+        self._busy: dict[object, float] = {}
+        self._depth = self._depths(region)
+        # By atom: the ready items that access it; what each of them would change is kept.
+        self._touching: dict[int, set[int]] = {}
+        self._changes: dict[int, list[float]] = {}
+        missing = dict.fromkeys(region, 0)
+        for number in region:
+            for other in block.items[number].before:
+                missing[other] += 1
+        ready = [number for number in region if not missing[number]]
+        for number in ready:
+            self._watch(number)
+        self.up: list[int] = []
+        while ready:
+            best = min(ready[-_MOST_COMPARED:], key=self._rank)
+            ready.remove(best)
+            self._place(best)
+            for other in block.items[best].before:
+                missing[other] -= 1
+                if not missing[other]:
+                    insort(ready, other)
+                    self._watch(other)
+
+    def _depths(self, region: range) -> dict[int, float]:
+        """Cycles from the start of the region to the issue of each item, at least."""
+        depth: dict[int, float] = {}
+        for number in region:
+            before = self._block.items[number].before
+            depth[number] = max((depth[o] + self._block.distance(o, number, self._slot) for o in before), default=0.0)
+        return depth
+
+    def _watch(self, number: int) -> None:
+        accesses = self._block.accesses
+        for atom in accesses.of(number):
+            self._touching.setdefault(atom, set()).add(number)
+        self._changes[number] = self._pressure.change(accesses.reads[number], accesses.writes[number])
+
+    def _rank(self, number: int) -> tuple[float, float, float, int]:
+        """By registers where they are short, or would be; else by waiting; of equals, what most hangs on."""
+        late = max([self._wanted[number], *(self._busy.get(t.kind, 0.0) for t in self._block.timings[number])])
+        waits = max(late - self._now, 0.0) // self._slot
+        return self._added(self._changes[number]), waits, -self._depth[number], -number
+
+    def _added(self, change: Sequence[float]) -> float:
+        """Registers that an item adds in files that are short, or would be."""
+        limits = self._pressure.room.limits
+        return sum(
+            more
+            for more, used, limit in zip(change, self._pressure.used, limits, strict=True)
+            if more and (used > limit - MARGIN or used + more > limit)
+        )
+
+    def _place(self, number: int) -> None:
+        block, accesses = self._block, self._block.accesses
+        self.up.append(number)
+        self._pressure.place(accesses.reads[number], accesses.writes[number])
+        again: set[int] = set()
+        for atom in accesses.of(number):
+            self._touching[atom].discard(number)
+            again |= self._touching[atom]
+        for other in again:
+            self._changes[other] = self._pressure.change(accesses.reads[other], accesses.writes[other])
+        start = self._now
+        for t in block.timings[number]:
+            self._busy[t.kind] = max(self._busy.get(t.kind, 0.0), self._now) + t.issue
+            self._now += self._slot
+        for other in block.items[number].before:
+            self._wanted[other] = max(self._wanted[other], start + block.distance(other, number, self._slot))
