@@ -1,7 +1,7 @@
 """What orders of our own bring, before allocation and behind it: each kernel compiled with them, and without.
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
-    .venv/bin/python benchmarks/order.py DIR [--most-bytes 80000] [--names FILE] [--efforts fast,balanced] [--log FILE.jsonl]
+    .venv/bin/python benchmarks/order.py DIR [--most-bytes 80000] [--names FILE] [--efforts fast,balanced]
 
 The modelled cycles of the final code, over those without it: by the model's latencies, and by latencies 1.5 times
 shorter and longer (the order is the same, made for the model's). A kernel is *latency-bound* where no unit needs more

@@ -164,7 +164,7 @@ OPTIONS = (
         "allocator_seconds", Kind.SECONDS, "For one phase of a function, with exact or a model.", "allocator_seconds"
     ),
     Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
-    Option("order", Kind.SWITCH, "Order instructions anew behind allocation, proved. [default: on]", "order"),
+    Option("order", Kind.SWITCH, "Put instructions in orders of our own, proved. [default: on]", "order"),
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
     Option(

@@ -66,7 +66,7 @@ class Settings:
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
         also: further forms of it that are wanted.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
-        order: put instructions in an order of our own behind allocation, where that is proved and cheaper by the model.
+        order: put instructions in orders of our own, before and behind allocation, where they are proved and pay.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
             the effort is FAST or LEARNED (``verifies``).
