@@ -61,10 +61,14 @@ def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:
     return best if best is not None and others[best] <= default else None
 
 
+LESS = 0.97
+"""Share of the first plan's strain up to which a text in an order of our own is worth a try."""
+
+
 def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
     """The plans whose text is put in an order of our own, tried beside the first plan where LLVM's default compile
     spills: those that are less short of registers so, the least short first. Of ``fast`` one, of ``balanced`` those
-    that are nearly as little short, of ``best`` all.
+    that are nearly as little short, of ``best`` all that are less short at all.
 
     Raises:
         VeriloccError: LLVM fails, or liveness or registers of a text cannot be stated.
@@ -74,9 +78,10 @@ def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
     bar = sum(early.given for early in given.early(first))
     strains = {plan: sum(early.strain for early in given.early(plan)) for plan in given.plans(ORDERED)}
     better = sorted((plan for plan in strains if strains[plan] < bar), key=lambda plan: strains[plan])
-    if effort.is_quick:
-        return better[:1]
-    return [plan for plan in better if effort is Effort.BEST or strains[plan] <= NEARLY * strains[better[0]]]
+    if effort is Effort.BEST:
+        return better
+    better = [plan for plan in better if strains[plan] <= min(LESS * bar, NEARLY * strains[better[0]])]
+    return better[:1] if effort.is_quick else better
 
 
 _WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")
