@@ -3,8 +3,8 @@
     cargo build --release --example batch            in smt_verifier/second
     .venv/bin/python benchmarks/order_campaign.py [--count 20000] [--seed 1] [--out FILE.json]
 
-The texts are LLVM's, before its scheduler behind allocation, of functions of tests/random_ir.py and of the kernels at
-hand. Kinds of orders: ``list``, the scheduler's; ``topological``, a random one that keeps every dependence; ``broken``,
+The texts are LLVM's, before allocation and before its scheduler behind allocation in turn, of functions of
+tests/random_ir.py and of the kernels at hand. Kinds of orders: ``list``, the scheduler's; ``topological``, a random one that keeps every dependence; ``broken``,
 one that turns one dependence round; ``swapped``, two instructions exchanged. What is right is said by an oracle of its
 own. It executes a block on symbols, and compares what every register holds at the end and what each instruction read;
 it compares the order of accesses to memory that may meet (by the scheduler's rules), and whether something passes what
@@ -36,7 +36,7 @@ from verilocc_mlir.errors import VeriloccError  # noqa: E402
 from verilocc_mlir.mir.model import BasicBlock, MirFile  # noqa: E402
 from verilocc_mlir.mir.parser import parse_mir  # noqa: E402
 from verilocc_mlir.mir.printer import print_mir  # noqa: E402
-from verilocc_mlir.ordering.dependences import Item, items_of, meet  # noqa: E402
+from verilocc_mlir.ordering.dependences import VIRTUAL, Item, items_of, meet  # noqa: E402
 from verilocc_mlir.ordering.late import certificate_of, in_order, ordered  # noqa: E402
 from verilocc_mlir.target.targets import target  # noqa: E402
 from verilocc_mlir.toolchain.find import find_toolchain  # noqa: E402
@@ -44,10 +44,11 @@ from verilocc_mlir.toolchain.find import find_toolchain  # noqa: E402
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 MOST_LINES = 1200
 PER_TEXT = 60
+STAGES = {"before allocation": "greedy,0", "behind allocation": "si-post-ra-bundler"}
 
 
-def texts(seed: int) -> Iterator[tuple[str, str, str]]:
-    """Name, processor and text of LLVM's functions, without end."""
+def texts(seed: int) -> Iterator[tuple[str, str, str, str]]:
+    """Name, processor, stage and text of LLVM's functions, without end."""
     llc = str(find_toolchain().llc)
     kernels = sorted(kernel_directory().glob("*.opt.ll"))
     for number in range(seed * 1_000_000, (seed + 1) * 1_000_000):
@@ -57,19 +58,12 @@ def texts(seed: int) -> Iterator[tuple[str, str, str]]:
         if number % 10 == 9 and kernels:
             path = kernels[number // 10 % len(kernels)]
             cpu, ir, name = re.findall(r"gfx[0-9a-f]+", path.name)[0], path.read_bytes(), f"kernel:{path.name}"
-        command_line = [
-            llc,
-            "-mtriple=amdgcn-amd-amdhsa",
-            f"-mcpu={cpu}",
-            "-stop-before=si-post-ra-bundler",
-            "-",
-            "-o",
-            "-",
-        ]
-        done = subprocess.run(command_line, input=ir, capture_output=True, check=False)
-        text = done.stdout.decode(errors="replace")
-        if not done.returncode and text.count("\n") < MOST_LINES:
-            yield name, cpu, text
+        for stage, stop in STAGES.items():
+            command_line = [llc, "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", f"-stop-before={stop}", "-", "-o", "-"]
+            done = subprocess.run(command_line, input=ir, capture_output=True, check=False)
+            text = done.stdout.decode(errors="replace")
+            if not done.returncode and text.count("\n") < MOST_LINES:
+                yield name, cpu, stage, text
 
 
 class Oracle:
@@ -88,7 +82,9 @@ class Oracle:
             values = tuple((register, holds.get(register, register)) for register in sorted(item.reads))
             # Threads that wait keep what a vector register held.
             kept = tuple(
-                (register, holds.get(register, register)) for register in sorted(item.writes) if register < 8192
+                (register, holds.get(register, register))
+                for register in sorted(item.writes)
+                if register < 8192 or register >= VIRTUAL
             )
             read[of] = hash((values, kept))
             for register in item.writes:
@@ -166,7 +162,7 @@ def main() -> int:
     second = Second()
     chance = random.Random(given.seed)
     judged = used = 0
-    for name, cpu, text in texts(given.seed):
+    for name, cpu, stage, text in texts(given.seed):
         if judged >= given.count:
             break
         try:
@@ -183,7 +179,7 @@ def main() -> int:
             oracle = Oracle(items)
             own = ordered(replace(function, blocks=(block,)), target(cpu)).orders.get(0)
             for kind, order in orders(items, own, chance):
-                row = counts.setdefault(kind, Counter())
+                row = counts.setdefault(f"{stage}, {kind}", Counter())
                 right = oracle.is_right(order)
                 answers = judge(file, number, block, items, order, cpu, text, second)
                 judged += 1

@@ -35,7 +35,8 @@ _MEMORY = re.compile(
 )
 _SPACE = re.compile(r", addrspace ([0-9]+)\Z")
 _MOST_COMPARED = 256
-_VIRTUAL = 1 << 32
+VIRTUAL = 1 << 32
+"""Number of the first virtual register; physical ones have the numbers of their units."""
 _APART = frozenset({1, 3, 4, 5, 7, 8})
 
 
@@ -94,7 +95,7 @@ def _item(number: int, instructions: tuple[Instruction, ...], *, pinned: bool) -
     reads = set(_registers("exec"))  # A copy does not say so.
     writes: set[int] = set()
     for operand in (o for i in instructions for o in i.all_operands if o.is_reg):
-        registers = (_VIRTUAL + operand.vreg,) if operand.vreg >= 0 else _registers(operand.phys)
+        registers = (VIRTUAL + operand.vreg,) if operand.vreg >= 0 else _registers(operand.phys)
         if operand.is_def:
             writes.update(registers)
         if not operand.is_def or operand.sub:
@@ -114,7 +115,7 @@ def _registers(name: str) -> tuple[int, ...]:
 
 
 def _is_numbered(register: int) -> bool:
-    return register < _VIRTUAL and unit_bank(register) is not Bank.SPECIAL
+    return register < VIRTUAL and unit_bank(register) is not Bank.SPECIAL
 
 
 def _stays(i: Instruction) -> bool:
