@@ -372,7 +372,11 @@ class Forms:
             return
         written: set[int] = set()
         for o in b.operands:
-            if o.is_def and o.is_register and ("early-clobber" in o.flags or not o.is_implicit):
+            if (
+                o.is_def
+                and o.is_register
+                and ("early-clobber" in o.flags or not o.is_implicit or "asm" in opcode.traits)
+            ):
                 keys = self.after.keys(o, b)
                 if not written.isdisjoint(keys):
                     raise Refused("overlapping-definitions", f"{o.text} is defined twice at once")

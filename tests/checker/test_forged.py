@@ -159,6 +159,13 @@ ADDED = Pair(
     S_NOP 0, implicit $vgpr1""",
     "steps 1- 3=",
 )  # fmt: skip
+ASM = 'INLINEASM &"v_mov_b32 v5, $0", 1, 1769481 /* reguse:VGPR_32 */, {}, 12 /* clobber */, implicit-def dead {}$vgpr5'
+CLOBBERED = Pair(
+    ("vgpr_32",), "$vgpr0",
+    "%0:vgpr_32 = COPY $vgpr0\n" + ASM.format("%0", ""),
+    "$vgpr6 = COPY $vgpr0\n" + ASM.format("$vgpr6", ""),
+    "steps 1- 1+ 2=",
+)  # fmt: skip
 CELLS = Pair(
     ("sreg_32",), "$sgpr4",
     """%0:sreg_32 = COPY $sgpr4
@@ -194,6 +201,9 @@ WRONG: dict[str, tuple[Pair, str]] = {
         changed(ADDED, before=ADDED.before.replace("$vgpr0", "$agpr0"), after=ADDED.after.replace("$vgpr0", "$agpr0")),
         "register-class",
     ),
+    "an input of assembly in what it clobbers": (
+        changed(CLOBBERED, after=CLOBBERED.after.replace("$vgpr6", "$vgpr5")), "early-clobber",
+    ),
     "cells in a slot that has moved": (CELLS, "value"),
 }  # fmt: skip
 RIGHT = {
@@ -212,6 +222,7 @@ RIGHT = {
     "a slot that nothing else names": SPILLED,
     "a name that looks like an object": OBJECT,
     "a register of the operand's class": ADDED,
+    "an input of assembly beside what it clobbers": CLOBBERED,
     "cells in a slot": changed(
         CELLS,
         before=CELLS.before.replace("$sgpr33 =", "$sgpr30 ="),
