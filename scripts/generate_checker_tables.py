@@ -70,6 +70,11 @@ NAMED = {
 """Traits of single opcodes."""
 
 
+_IN_PARTS = frozenset({"V_MOV_B64_PSEUDO", "V_MOV_B64_DPP_PSEUDO"})
+"""LLVM expands it into a move of each half, so that its result is written before all is read, though LLVM's table does
+not say so (SIInstrInfo::expandPostRAPseudo)."""
+_PAIRED = "V_DUAL_"
+"""Made behind allocation; which banks its registers must be of, no table says (GCNCreateVOPD.cpp)."""
 _OPENS_BRACKETS = re.compile(r"S_OR_SAVEEXEC_B(?:32|64)\Z")
 """What may open a whole-wave bracket (``core/brackets.py``)."""
 
@@ -374,10 +379,11 @@ class _Instructions:
         operands: dict[str, int] = {}
         shapes: dict[str, int] = {}
         self.opcode_rows: list[str] = ["# name shape"]
-        for name in sorted(opcodes()):
+        for name in sorted(n for n in opcodes() if not n.startswith(_PAIRED)):
             of_modes = [described(name, processor) for processor in MODES]
             table = of_modes[0]
-            rows = [_operand(of_mode) for of_mode in zip(*(t.operands for t in of_modes), strict=True)]
+            of_operands = enumerate(zip(*(t.operands for t in of_modes), strict=True))
+            rows = [_operand(of_mode, early=number == 0 and name in _IN_PARTS) for number, of_mode in of_operands]
             shape = _row(
                 table.definitions,
                 " ".join(str(operands.setdefault(row, len(operands))) for row in rows),
@@ -400,8 +406,8 @@ def described(name: str, processor: str = MODES[0]) -> InstructionDescription:
     return table
 
 
-def _operand(of_modes: tuple[OperandDescription, ...]) -> str:
-    kinds = {(row.kind, row.tied_to, row.early_clobber) for row in of_modes}
+def _operand(of_modes: tuple[OperandDescription, ...], *, early: bool = False) -> str:
+    kinds = {(row.kind, row.tied_to, row.early_clobber or early) for row in of_modes}
     assert len(kinds) == 1
     classes = [row.register_class for row in of_modes]
     return _row(*kinds.pop(), classes[0] if len(set(classes)) == 1 else "/".join(classes))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 
-_EARLY_CLOBBER = 3
+_EARLY = (3, 4)
+"""Early-clobber results, and clobbers: the assembly may write these before it has read all."""
 _USE = 1
 _FIRST = 2
 """Operands before the words: the text and its flags."""
@@ -49,10 +50,10 @@ def _word(instruction: Instruction, number: int) -> tuple[bool, int, int]:
     word = instruction.operands[number]
     if word.kind is Kind.IMMEDIATE:
         tied = word.number >> 31 & 1 and word.number & 7 == _USE
-        return word.number & 7 == _EARLY_CLOBBER, word.number >> 3 & 0x1FFF, word.number >> 16 & 0x7FFF if tied else -1
+        return word.number & 7 in _EARLY, word.number >> 3 & 0x1FFF, word.number >> 16 & 0x7FFF if tied else -1
     head, _, group = word.text.partition(" tiedto:$")
     ends = (Kind.ASM_FLAG, Kind.OTHER)
     behind = instruction.operands[number + 1 :]
     clobber = head == "clobber"
     stop = (n for n, o in enumerate(behind) if o.kind in ends or (o.is_implicit and not clobber))
-    return head.startswith("regdef-ec"), next(stop, len(behind)), int(group.split(" ")[0]) if group else -1
+    return clobber or head.startswith("regdef-ec"), next(stop, len(behind)), int(group.split(" ")[0]) if group else -1

@@ -407,6 +407,9 @@ class Execution(Effects):
                 part.write(place, NONE)
             for name in [n for n in (*part.where, *part.undefined) if self._is_vector_slot(n, after=False)]:
                 part.forget(name)
+        for registry, lose in ((self.state.cells, self.spoil), (self.state.name_cells, self.renew)):
+            for key in [k for slot, cells in registry.items() if isinstance(slot, int) and slot >= SLOT for k in cells]:
+                lose(key, ())
 
     def _is_vector_slot(self, key: Key, *, after: bool) -> bool:
         return isinstance(key, int) and key >= SLOT and self.both.is_vector(key, after=after)

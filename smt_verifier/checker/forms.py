@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.lanes import Lanes
-from smt_verifier.checker.model import Instruction, Kind, Operand
+from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register, RegisterClass
+from smt_verifier.checker.tables import Opcode, OperandRow, Processor, RegisterClass
 
 _SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
 _ADDED = frozenset({"def", "implicit", "dead", "killed", "undef", "renamable"})
@@ -160,6 +160,7 @@ class Forms:
                 self._lanes(number, a, b, pair)
             elif self._text(x) != self._text(y, renumber=True):
                 raise Refused("operands", f"{x.text} became {y.text}")
+        self._one_place(a, b)
         self._unread(a, of_a, pair)
         pair.spoiled = tuple(k for y in b.operands[len(a.operands) :] for k in self._added(y, a, b))
         pair.tied = self._ties(a, b, of_a, of_b)
@@ -177,7 +178,7 @@ class Forms:
     def _compare_marks(self, a: Instruction, b: Instruction) -> None:
         if a.flags != b.flags:
             raise Refused("instruction-flags", f"flags {sorted(a.flags)} became {sorted(b.flags)}")
-        if [m.text for m in a.memory] != [self._renumbered(m.text) for m in b.memory]:
+        if [m.text for m in a.memory] != [self._renumbered(m) for m in b.memory]:
             raise Refused("memory-operands", "the memory operands differ")
         marks = [[t for t in i.tail if not t.startswith(_DEBUG)] for i in (a, b)]
         if marks[0] != marks[1] and [t for t in marks[0] if not t.startswith("mmra ")] != marks[1]:
@@ -185,24 +186,25 @@ class Forms:
         if (a.in_bundle, a.opens_bundle, a.closes_bundle) != (b.in_bundle, b.opens_bundle, b.closes_bundle):
             raise Refused("bundle", "bundle boundaries differ")
 
-    def _renumbered(self, text: str) -> str:
-        """A text of Q with the numbers that P gives stack objects."""
-        if "stack." not in text:
-            return text
-
-        def number(match: re.Match[str]) -> str:
-            known = self.objects.get((match[1], int(match[2])))
-            if known is None:
-                raise Refused("operands", f"{match[0]} is no stack object")
-            return f"%{match[1]}.{known}"
-
-        return _OBJECT.sub(number, text)
+    def _renumbered(self, of: Operand | MemoryOperand) -> str:
+        """A text of Q that names a stack object, with the number that P gives it."""
+        match = _OBJECT.search(of.text)
+        if isinstance(of, Operand):
+            names_object = of.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
+        else:
+            names_object = max(of.stack_object, of.fixed_object) >= 0
+        if not names_object or match is None:
+            return of.text
+        known = self.objects.get((match[1], int(match[2])))
+        if known is None:
+            raise Refused("operands", f"{match[0]} is no stack object")
+        return f"{of.text[: match.start(2)]}{known}{of.text[match.end() :]}"
 
     def _text(self, operand: Operand, *, renumber: bool = False) -> object:
         """What an operand that is no register is compared by; ``renumber``: it is Q's."""
         if operand.kind is Kind.BLOCK:
             return operand.text.partition("%bb.")[0], operand.number
-        return self._renumbered(operand.text) if renumber else operand.text
+        return self._renumbered(operand) if renumber else operand.text
 
     # Registers.
 
@@ -226,9 +228,9 @@ class Forms:
                 raise Refused("reserved-register", f"${y.register} must not be allocated")
             if (register.file in "va") is not cls.is_vector:
                 raise Refused("register-class", f"${y.register} is of another file than {x.text}")
-            if not (self._suits(cls.name, x.sub, register.name, either) or self._encodable(register, row)) and not (
-                loose and self._like_part(cls, x.sub, register, row)
-            ):
+            of_table = self._tables.register_class(row.classes[self._processor.mode]) if row is not None else None
+            suits = self._suits(cls.name, x.sub, register.name, either)
+            if not (suits if of_table is None else self._widened(of_table, either).contains(register)):
                 raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
 
     def _check_flags(self, x: Operand) -> None:
@@ -257,18 +259,19 @@ class Forms:
         if cls is None or register is None:
             return False
         lanes = (self._tables.lanes(sub) or (-1,)) if sub else ()
-        wide = self._tables.either_file(cls) if either else cls
-        return self._tables.contains_part(wide, register, lanes)
+        return self._tables.contains_part(self._widened(cls, either), register, lanes)
 
-    def _encodable(self, register: Register, row: OperandRow | None) -> bool:
-        """Whether the class that LLVM's table gives the operand has the register."""
-        name = row.classes[self._processor.mode] if row is not None else ""
-        cls = self._tables.register_class(name) if name else None
-        return cls is not None and cls.contains(register)
+    def _widened(self, cls: RegisterClass, either: bool) -> RegisterClass:
+        return self._tables.either_file(cls) if either else cls
 
-    def _like_part(self, cls: RegisterClass, sub: str, register: Register, row: OperandRow | None) -> bool:
-        """Whether a part of a tuple that is made anew in a register of its own is of the tuple's files (8.2)."""
-        return bool(sub) and self._encodable(register, row) and register.file in {run.file for run in cls.runs}
+    def _one_place(self, a: Instruction, b: Instruction) -> None:
+        """What reads one lane of a virtual register of P reads one place of Q (5.12)."""
+        places: dict[int, int] = {}
+        for x, y in zip(a.operands, b.operands, strict=False):
+            if x.is_use and x.vreg >= 0:
+                for name, place in zip(self.before.keys(x, a), self.after.keys(y, b), strict=True):
+                    if places.setdefault(name, place) != place:
+                        raise Refused("operands", f"{b.opcode} reads {x.text} in two registers", f"line {b.line}")
 
     def _lanes(self, number: int, a: Instruction, b: Instruction, pair: Pair) -> None:
         """File the lanes of an operand under what is done with it."""
@@ -369,7 +372,11 @@ class Forms:
             return
         written: set[int] = set()
         for o in b.operands:
-            if o.is_def and o.is_register and ("early-clobber" in o.flags or not o.is_implicit):
+            if (
+                o.is_def
+                and o.is_register
+                and ("early-clobber" in o.flags or not o.is_implicit or "asm" in opcode.traits)
+            ):
                 keys = self.after.keys(o, b)
                 if not written.isdisjoint(keys):
                     raise Refused("overlapping-definitions", f"{o.text} is defined twice at once")

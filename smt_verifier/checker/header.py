@@ -191,6 +191,9 @@ def compare_headers(before: Function, after: Function, allocatable: frozenset[in
     old_side, new_side = _Side(before, tables), _Side(after, tables)
     for key in {**old_side.fields, **new_side.fields}:
         old, new = (side.value(key) for side in (old_side, new_side))
+        if re.search(r"%(?:fixed-)?stack\.", new):
+            # Its number may mean another object in Q, and spill code does not know that others write there.
+            raise Refused("header", f"the field {key} names a stack object")
         may_change = MAY_CHANGE.get(key)
         if old != new and not (may_change and may_change(_Change(old_side, new_side, allocatable, old, new))):
             raise Refused("header", f"the field {key} was {old} and became {new}")

@@ -210,7 +210,8 @@ def _check_block(p: list[_Item], q: list[_Item], order: list[int] | None) -> int
     if len(q) != len(p) or sorted(order) != list(range(len(p))):
         raise Refused("order", "not each instruction once")
     for at, of in enumerate(order):
-        if tuple(map(_said, q[at].instructions)) != tuple(map(_said, p[of].instructions)):
+        pairs = zip(p[of].instructions, q[at].instructions, strict=False)
+        if len(p[of].instructions) != len(q[at].instructions) or any(_said(x, y) != _said(y, y) for x, y in pairs):
             line = q[at].instructions[0].line
             raise Refused("order", f"{q[at].instructions[0].opcode} is another instruction", f"line {line}")
     # The flags that Q has count: those of P that it lacks said what need not be so any more.
@@ -221,11 +222,16 @@ def _check_block(p: list[_Item], q: list[_Item], order: list[int] | None) -> int
     return sum(at != of for at, of in enumerate(order))
 
 
-def _said(i: Instruction) -> Instruction:
-    """All that an instruction says, but for deaths of registers, debug locations, and where it stands (16.2)."""
-    operands = tuple(replace(o, flags=o.flags - {"killed"}) if "killed" in o.flags else o for o in i.operands)
+def _said(i: Instruction, q: Instruction) -> Instruction:
+    """All that an instruction says, but for debug locations, where it stands, and deaths of registers of which its
+    counterpart in Q says nothing (16.2).
+    """
+    lacks = [n for n, o in enumerate(q.operands) if "killed" not in o.flags]
+    operands = list(i.operands)
+    for n in (n for n in lacks if n < len(operands) and "killed" in operands[n].flags):
+        operands[n] = replace(operands[n], flags=operands[n].flags - {"killed"})
     tail = tuple(t for t in i.tail if not t.startswith(_MAY_MOVE[:2]))
-    return replace(i, operands=operands, tail=tail, line=0)
+    return replace(i, operands=tuple(operands), tail=tail, line=0)
 
 
 def _check_staying(items: list[_Item], order: list[int]) -> None:

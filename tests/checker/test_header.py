@@ -179,6 +179,10 @@ def refuses(before: Function, after: Function) -> bool:
     return False
 
 
+STRICTER = {"header_slot_of_the_scavenger", "registers_banks_of_a_paired_move"}
+"""Cases that the checker alone refuses, for a field of the header and for an opcode."""
+
+
 def test_all_cases_are_judged_as_the_audit_judges_them() -> None:
     compared = 0
     for case in all_cases():
@@ -190,7 +194,7 @@ def test_all_cases_are_judged_as_the_audit_judges_them() -> None:
         for functions in zip(
             new_before.functions, new_after.functions, old_before.functions, old_after.functions, strict=False
         ):
-            assert refuses(*functions[:2]) == audit_refuses(*functions[2:]), case.name
+            assert refuses(*functions[:2]) == (audit_refuses(*functions[2:]) or case.name in STRICTER), case.name
             compared += 1
     assert compared > 400
 

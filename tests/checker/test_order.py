@@ -397,6 +397,16 @@ def test_a_death_that_is_not_said_any_more_is_right(tmp_path: Path) -> None:
     assert both(before, after.replace("killed ", ""), certificate, tmp_path) == {""}
 
 
+def test_a_death_that_only_the_second_text_says_is_wrong(tmp_path: Path) -> None:
+    """The order is the same, and the register is read again behind its death."""
+    before, _, _ = texts([add(3, 1, 2), add(4, 1, 3)], [0, 1])
+    certificate = "verilocc-order 1\nfunction k\nend\n"
+    assert both(before, before, certificate, tmp_path) == {""}
+    assert both(
+        before, before.replace("$vgpr3 = V_ADD_U32_e32 $", "$vgpr3 = V_ADD_U32_e32 killed $"), certificate, tmp_path
+    ) == {"order"}
+
+
 def test_bundles_move_as_one(tmp_path: Path) -> None:
     lines = [
         add(3, 1, 2),

@@ -54,6 +54,18 @@ _HIDDEN_INPUT = re.compile(
 """Reads more than its operands, though LLVM's table does not say so: registers chosen by M0 (MOVREL), what the
 destination held (S_CMOV), the program counter, hardware registers, other threads (PERMLANE, matrix operations,
 BALLOT), LDS (INTERP), EXEC (STRICT)."""
+_NARROW = re.compile(
+    r"V_(?!PK_|CVT_(?:SR_|SCALEF32_)*PK|PACK_|M?SAD_|LERP_)(?:(?![FIUB]F?\d)[A-Z0-9]+_)*(?:B?F|[BIU])(?:16|8)(?:_|\Z)"
+    r"|V_(?:SAT|ASHR)_PK|V_CVT_PK_(?:FP8|BF8)_F16|V_CVT_SCALEF32_(?:SR_)?PK_FP4"
+)
+"""Computes at most 16 bits."""
+_ZEROES_HALF = re.compile(
+    r"V_(?:(?:ADD|SUB|SUBREV|MUL|MAX|MIN|LDEXP|RCP|SQRT|RSQ|LOG|EXP|SIN|COS|FLOOR|CEIL|TRUNC|RNDNE|FRACT|FREXP_MANT)_F16"
+    r"|(?:ADD|SUB|SUBREV|MAX|MIN|MUL_LO)_U16|(?:MAX|MIN|ASHRREV)_I16|(?:LSHL|LSHR)REV_B16|FREXP_EXP_I16_F16"
+    r"|CVT_(?:F16_F32|[FIU]16_[FIU]16))(?:_e32|_e64)?(?:_dpp)?\Z"
+)
+"""Of these the opcodes of gfx9, which write zeros to the upper half of the register (SIISelLowering.cpp,
+fp16SrcZerosHighBits; GCNSubtarget::zeroesHigh16BitsOfDest). All others leave it alone."""
 _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
@@ -71,7 +83,9 @@ _COMPARISON = re.compile(r"V_CMP_\w+_e64\Z")
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
-_NO_PLACES = frozenset({"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id"})
+_NO_PLACES = frozenset(
+    {"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id", "lds_direct", "asynccnt"}
+)
 """Registers that do not keep what is copied into them, or change by themselves."""
 ALIASES = frozenset({"src_vccz", "src_execz", "src_scc"})
 """Registers that show the state of another one; LLVM's code generator reads none of them."""
@@ -177,11 +191,24 @@ def is_pure_opcode(opcode: str) -> bool:
     if opcode in _PSEUDO_PURE or result_depends_on_exec(opcode):
         return True
     table = instruction_table(opcode)
-    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
+    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
         return False
     if not table.format & _PURE_FORMATS or (table.properties | table.format) & _NEVER_PURE:
         return opcode.startswith("V_ACCVGPR_")
     return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
+
+
+def _leaves_half(opcode: str, table: InstructionDescription) -> bool:
+    """Whether it writes a half of a 32-bit register: the other half keeps what the register held before, which differs
+    where the instruction stands again. What is tied is read, and so is that half, but for the old value of DPP.
+    """
+    result, *sources = table.operands
+    return (
+        "_32" in result.register_class
+        and bool(_NARROW.match(opcode))
+        and not _ZEROES_HALF.match(opcode)
+        and (opcode.endswith("_dpp") or all(source.tied_to != 0 for source in sources))
+    )
 
 
 @lru_cache(maxsize=None)
@@ -192,7 +219,7 @@ def result_depends_on_exec(opcode: str) -> bool:
     that LLVM repeats and that reads no inactive thread (``inactive.py``).
     """
     table = instruction_table(opcode)
-    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
+    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
         return False
     properties = table.properties | table.format
     if not properties & _NEVER_PURE:

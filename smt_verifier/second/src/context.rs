@@ -112,7 +112,7 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
     Ok(())
 }
 
-/// Operands of inline assembly whose group is early-clobber, or tied: the text's number or words say so to LLVM.
+/// Operands of inline assembly whose group is early-clobber (or a clobber), or tied: the text's number or words say so.
 pub fn assembly_groups(i: &Instruction) -> Vec<(usize, bool, bool)> {
     let mut all = Vec::new();
     // The text and a number about it come first; then groups: a flag, and as many operands as it says.
@@ -120,10 +120,11 @@ pub fn assembly_groups(i: &Instruction) -> Vec<(usize, bool, bool)> {
     while let Some(flag) = i.operands.get(at).filter(|o| !o.is_register()) {
         let digits: String = flag.text.chars().take_while(char::is_ascii_digit).collect();
         let (early, tied, count) = match digits.parse::<u32>() {
-            Ok(word) => (word & 7 == 3, word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
+            Ok(word) => (matches!(word & 7, 3 | 4), word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
             Err(_) => {
                 let count = i.operands.iter().skip(at + 1).take_while(|o| o.kind != Kind::AsmFlag).count();
-                (flag.text.contains("-ec"), flag.text.contains("tiedto"), count)
+                let early = flag.text.contains("-ec") || flag.text.starts_with("clobber");
+                (early, flag.text.contains("tiedto"), count)
             }
         };
         all.extend((at + 1..).take(count).map(|n| (n, early, tied)));

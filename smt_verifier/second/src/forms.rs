@@ -1,7 +1,7 @@
 //! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6, 5.7, 5.8, 5.9, 5.11); what is pure (8.1).
 
 use crate::context::{assembly_groups, Context};
-use crate::lanes::{Lane, FIRST_AGPR};
+use crate::lanes::{Lane, Map, FIRST_AGPR};
 use crate::model::*;
 use crate::tables::{tables, RegisterClass};
 
@@ -36,6 +36,7 @@ pub fn compare(context: &Context<'_>, p: &Instruction, q: &Instruction, mode: Mo
         compared += 1;
     }
     ensure!(compared == q.operands.len(), "operands", q, "operands that nobody compared");
+    one_place(p, q)?;
     ties(context, p, q)?;
     let mut written: Vec<Lane> = Vec::new();
     for lane in q.lanes(|o| o.is_def() && (!o.is(IMPLICIT) || o.early)) {
@@ -92,10 +93,21 @@ fn operand(context: &Context<'_>, q: &Instruction, number: usize, x: &Operand, y
     let part = if x.sub.is_empty() { (0..row.lanes()).collect() } else { tables().lanes(&x.sub).unwrap_or_default() };
     let either = context.processor.has_agprs && row.class.is_vector && q.opcode.numbers("either").contains(&number);
     let read = |class: &'static RegisterClass| if either { class.in_either_file() } else { class };
-    let by_table = y.table.and_then(|table| tables().class(table.class(context.processor)));
-    let fits =
-        read(row.class).contains_part(register, &part) || by_table.is_some_and(|class| read(class).contains(register));
+    let fits = match y.table.and_then(|table| tables().class(table.class(context.processor))) {
+        Some(class) => read(class).contains(register),
+        None => read(row.class).contains_part(register, &part),
+    };
     ensure!(register.units.len() == part.len() && fits, "register-class", q, "{both}, which its class does not have");
+    Ok(())
+}
+
+/// What reads one lane of a virtual register of P reads one place of Q (spec 5.12).
+fn one_place(p: &Instruction, q: &Instruction) -> Done {
+    let uses = p.operands.iter().zip(&q.operands).filter(|(x, _)| x.is_use() && x.vreg.is_some());
+    let mut places: Map<Lane, Lane> = Map::default();
+    for (name, place) in uses.flat_map(|(x, y)| x.lanes.iter().zip(&y.lanes)) {
+        ensure!(places.insert(*name, *place).is_none_or(|old| old == *place), "operands", q, "{name} in two places");
+    }
     Ok(())
 }
 
@@ -216,7 +228,9 @@ pub fn is_pure(i: &Instruction) -> bool {
             let special =
                 register.file == 'x' && !matches!(register.name.as_str(), "scc" | "vcc" | "vcc_lo" | "vcc_hi");
             let changing = register.is_marked("changes") || register.is_marked("alias");
-            !(o.is_def() && special || o.is_use() && changing)
+            // EXEC is read where the opcode's result depends on it: as an implicit operand.
+            let by_hand = register.name.starts_with("exec") && !o.is(IMPLICIT);
+            !(o.is_def() && special || o.is_use() && (changing || by_hand))
         });
         by_register && (!relative || i.has("relative"))
     };

@@ -72,6 +72,9 @@ pub fn compare(p: &Function, q: &Function, limits: &Limits, target: &Processor) 
             continue;
         }
         let (old, new) = (of(p), of(q));
+        // Its number may mean another object in Q, and spill code does not know that others write there.
+        let names_object = new.contains("%stack.") || new.contains("%fixed-stack.");
+        ensure!(!names_object, "header", "", "the field {path} names a stack object");
         let fits = old == new || may_change(path, (p, &old), (q, &new), limits, target);
         ensure!(fits, "header", "", "the field {path} is `{old}` and becomes `{new}`");
     }

@@ -97,7 +97,8 @@ impl Form<'_> {
         };
         let (wide, narrow) = (to.bits(), from.bits());
         let of_scalar = wide == 16 && narrow == 32 && !vector(from) && self.context.processor.half_moves;
-        let half = (wide == 16 || narrow == 16) && wide.max(narrow) <= 32 && is_vgpr(to) && (of_scalar || is_vgpr(from));
+        let half =
+            (wide == 16 || narrow == 16) && wide.max(narrow) <= 32 && is_vgpr(to) && (of_scalar || is_vgpr(from));
         let same = wide == narrow && to.lanes.len() == from.lanes.len() && wide % 32 == 0;
         ensure!(same || half, "move", i, "a copy of other widths");
         let accumulators = |lane: &Lane| lane.of == Of::Unit && (FIRST_AGPR..FIRST_SCALAR).contains(&lane.a);

@@ -293,7 +293,7 @@ fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>) -> Do
     Ok(order.iter().enumerate().filter(|(at, of)| at != *of).count())
 }
 
-/// The same but for deaths of registers and debug locations (16.2).
+/// The same but for debug locations, and deaths of registers of which Q, `b`, says nothing (16.2).
 fn say_the_same(a: &Instruction, b: &Instruction) -> bool {
     let tail = |i: &Instruction| i.tail.iter().filter(|text| !text.starts_with("debug-")).cloned().collect::<Vec<_>>();
     let operand = |x: &Operand, y: &Operand| {
@@ -301,7 +301,7 @@ fn say_the_same(a: &Instruction, b: &Instruction) -> bool {
             && x.text == y.text
             && x.same_register(y)
             && (&x.class, &x.llt, x.tied, x.number) == (&y.class, &y.llt, y.tied, y.number)
-            && x.flags & !KILLED == y.flags & !KILLED
+            && x.flags & !(KILLED & !y.flags) == y.flags
     };
     a.name == b.name
         && a.definitions == b.definitions
