@@ -4,12 +4,12 @@
     .venv/bin/python benchmarks/order_campaign.py [--count 20000] [--seed 1] [--out FILE.json]
 
 The texts are LLVM's, before allocation and before its scheduler behind allocation in turn, of functions of
-tests/random_ir.py and of the kernels at hand. Kinds of orders: ``list``, the scheduler's; ``topological``, a random one that keeps every dependence; ``broken``,
-one that turns one dependence round; ``swapped``, two instructions exchanged. What is right is said by an oracle of its
-own. It executes a block on symbols, and compares what every register holds at the end and what each instruction read;
-it compares the order of accesses to memory that may meet (by the scheduler's rules), and whether something passes what
-stays. An order that the oracle finds wrong must be refused by each checker. Of those that it finds right, those that
-are refused are counted.
+tests/random_ir.py and of the kernels at hand. Kinds of orders: ``list``, the scheduler's; ``topological``, a random one
+that keeps every dependence; ``broken``, one that turns one dependence round; ``swapped``, two instructions exchanged.
+What is right is said by an oracle of its own. It executes a block on symbols, and compares what every register holds at
+the end and what each instruction read; it compares the order of accesses to memory that may meet (by the scheduler's
+rules), and whether something passes what stays. An order that the oracle finds wrong must be refused by each checker.
+Of those that it finds right, those that are refused are counted.
 """
 
 from __future__ import annotations
