@@ -91,7 +91,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         well_formed(function, data)
     compare_modules(before.module, after.module, processor)
     own = attributes(before.module, name)
-    bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
+    bounds = limits(processor, own.calling_convention, own.strings, own.words, {**p.fields, _ALIGNMENT: _alignment(p)})
     compare_headers(p, q, bounds.allocatable, data)
     unreserved_cells(q, data)
     reads_are_defined(q, data)
@@ -125,6 +125,14 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
     )
+
+
+def _alignment(p: Function) -> str:
+    """The greatest alignment of the frame: LLVM counts the objects that are listed, whatever the field says
+    (MachineFrameInfo::CreateStackObject).
+    """
+    rows = (row for row in p.stack.values() if row.get("stack-id", "default") == "default")
+    return str(max([int(p.fields.get(_ALIGNMENT, "1")), *(int(row.get("alignment", "1")) for row in rows)]))
 
 
 def _one(file: File, name: str) -> Function:
@@ -253,6 +261,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
+_ALIGNMENT = "frameInfo.maxAlignment"
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 
