@@ -8,6 +8,7 @@ that every operand agrees and that the claims of every successor hold. Whatever 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -390,12 +391,14 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
             raise Refused("certificate", "a claim stands in another part than its own")
     for name in entry.masks:
         _check_exists(both, name, after=False)
-    masks = {m for m, _ in entry.masks.values()}
+    masks: defaultdict[int, list[int]] = defaultdict(list)
+    for mask, part in entry.masks.values():
+        masks[mask].append(part)
     used = entry.nonempty.union(*(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)
-    if any(sorted(k for m, k in entry.masks.values() if m == mask) != list(range(whole)) for mask in masks):
+    if any(sorted(parts) != list(range(whole)) for parts in masks.values()):
         raise Refused("certificate", "a mask that does not cover the wave")
-    if not used <= masks or any(both.is_vector(n, after=False) for n in entry.masks):
+    if not used <= masks.keys() or any(both.is_vector(n, after=False) for n in entry.masks):
         raise Refused("certificate", "a mask that no scalar holds")
 
 
