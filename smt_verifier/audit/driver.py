@@ -53,7 +53,15 @@ def audit(
             audits.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
             function_audit = audit_function(
-                pre, function, partner, target, timeout_s=timeout_s, solver=solver, saved_later=saved_later, third=third
+                pre,
+                function,
+                partner,
+                target,
+                timeout_s=timeout_s,
+                solver=solver,
+                saved_later=saved_later,
+                third=third,
+                after=post,
             )
             audits.append(_with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
@@ -70,8 +78,11 @@ def audit_function(
     solver: Solver | None = None,
     saved_later: bool = False,
     third: bool = False,
+    after: MirFile | None = None,
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
+
+    ``after`` is the file of ``post``, if it is another one: the checkers then read its module too.
 
     A proof needs two that know nothing of each other. These are the two checkers of one certificate, where both are at
     hand. Where there is one only, where ``solver`` is not the default one, or where somebody added a rule, they are the
@@ -79,15 +90,15 @@ def audit_function(
     was added, which no checker knows, the search decides alone. Where the checkers disagree, nothing is proved. For the
     rest see ``audit``.
     """
-    before, after = (_alone(file, pre, function) for function in (pre, post))
-    certification = certify_texts(before, after, pre.name, target.name, saved_later=saved_later)
+    texts = _alone(file, pre, pre), _alone(after, post, post) if after is not None else _alone(file, pre, post)
+    certification = certify_texts(*texts, pre.name, target.name, saved_later=saved_later)
     only_checkers = not third and solver in (None, default_solver()) and rules.PAIR_RULES == _PAIR_RULES
     if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
     kept = ""
     if certification.disagree:
-        kept = keep_disagreement(before, after, pre.name, target.name, certification, saved_later=saved_later)
+        kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)
     try:
         searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
     except UnsupportedError as error:
@@ -119,12 +130,12 @@ def _with_certificate(searched: FunctionAudit, certification: Certification) -> 
     )
 
 
-def _alone(file: MirFile, pre: MachineFunction, function: MachineFunction) -> str:
-    """A text of the file with ``function`` in the place of ``pre``; of other functions, only if calls of them may say
-    what this one must leave alone (``checker/promises.py``).
+def _alone(file: MirFile, own: MachineFunction, function: MachineFunction) -> str:
+    """A text of the file with ``function`` in the place of its ``own``; of other functions, only if calls of them may
+    say what this one must leave alone (``checker/promises.py``).
     """
     others = any(mask.startswith("CustomRegMask") for f in file.functions for mask in _masks(f))
-    functions = tuple(function if f is pre else f for f in file.functions) if others else (function,)
+    functions = tuple(function if f is own else f for f in file.functions) if others else (function,)
     return print_mir(replace(file, functions=functions))
 
 

@@ -7,6 +7,7 @@ checker shows both.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -146,6 +147,8 @@ class _Reader:
         self._lines = text[:-1].split("\n")
         self._grain = grain
         self._number = 0
+        self._parts: Counter[int] = Counter()
+        """Parts of each mask that lines about this entry have named so far."""
 
     def _bad(self) -> Refused:
         return _refuse(self._number, self._lines[self._number - 1])
@@ -201,6 +204,7 @@ class _Reader:
                     block.splits.add(self._natural(instruction))
                 case ["entry"] if block.entry is None:
                     block.entry = Entry()
+                    self._parts.clear()
                     parts = []
                 case _ if block.entry is not None:
                     parts = self._claim(words, block.entry, parts)
@@ -222,10 +226,11 @@ class _Reader:
                 entry.classes.append(ClassClaims(kind, state == "on"))
             case ["mask", mask, name, count]:
                 number = self._natural(mask)
-                for part, key in enumerate(self._keys(name, count), sum(m == number for m, _ in entry.masks.values())):
+                for key in self._keys(name, count):
                     if key in entry.masks:
                         raise self._bad()
-                    entry.masks[key] = (number, part)
+                    entry.masks[key] = (number, self._parts[number])
+                    self._parts[number] += 1
             case ["member", number, *masks]:
                 member = self._class(number, entry).member
                 for mask in masks:

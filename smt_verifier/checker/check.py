@@ -8,6 +8,7 @@ that every operand agrees and that the claims of every successor hold. Whatever 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -91,7 +92,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         well_formed(function, data)
     compare_modules(before.module, after.module, processor)
     own = attributes(before.module, name)
-    bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
+    bounds = limits(processor, own.calling_convention, own.strings, own.words, {**p.fields, _ALIGNMENT: _alignment(p)})
     compare_headers(p, q, bounds.allocatable, data)
     unreserved_cells(q, data)
     reads_are_defined(q, data)
@@ -125,6 +126,14 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
     )
+
+
+def _alignment(p: Function) -> str:
+    """The greatest alignment of the frame: LLVM counts the objects that are listed, whatever the field says
+    (MachineFrameInfo::CreateStackObject).
+    """
+    rows = (row for row in p.stack.values() if row.get("stack-id", "default") == "default")
+    return str(max([int(p.fields.get(_ALIGNMENT, "1")), *(int(row.get("alignment", "1")) for row in rows)]))
 
 
 def _one(file: File, name: str) -> Function:
@@ -253,6 +262,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
+_ALIGNMENT = "frameInfo.maxAlignment"
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 
@@ -381,12 +391,14 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
             raise Refused("certificate", "a claim stands in another part than its own")
     for name in entry.masks:
         _check_exists(both, name, after=False)
-    masks = {m for m, _ in entry.masks.values()}
+    masks: defaultdict[int, list[int]] = defaultdict(list)
+    for mask, part in entry.masks.values():
+        masks[mask].append(part)
     used = entry.nonempty.union(*(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)
-    if any(sorted(k for m, k in entry.masks.values() if m == mask) != list(range(whole)) for mask in masks):
+    if any(sorted(parts) != list(range(whole)) for parts in masks.values()):
         raise Refused("certificate", "a mask that does not cover the wave")
-    if not used <= masks or any(both.is_vector(n, after=False) for n in entry.masks):
+    if not used <= masks.keys() or any(both.is_vector(n, after=False) for n in entry.masks):
         raise Refused("certificate", "a mask that no scalar holds")
 
 

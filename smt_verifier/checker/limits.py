@@ -247,6 +247,6 @@ def _registers(text: str) -> frozenset[int]:
 def _has_base_pointer(strings: Mapping[str, str], words: Collection[str], fields: Mapping[str, str]) -> bool:
     """The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack)."""
     called = "true" not in (fields.get(f"{_INFO}isEntryFunction"), fields.get(f"{_INFO}isChainFunction"))
-    realigned = any(word.startswith("alignstack") for word in words)
+    realigned = any(word.startswith("alignstack") for word in words) or "stackrealign" in strings
     realigned = realigned or _decimal(fields.get("frameInfo.maxAlignment", "1")) > 16
     return called and realigned and "no-realign-stack" not in strings

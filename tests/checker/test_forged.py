@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -75,10 +75,6 @@ class Pair:
         return f"verilocc-certificate 1\nfunction f\nblock 0\n{self.steps}\nend\n"
 
 
-def changed(pair: Pair, **fields: object) -> Pair:
-    return Pair(**{**{name: getattr(pair, name) for name in Pair.__dataclass_fields__}, **fields})  # pyright: ignore[reportArgumentType]
-
-
 def _object(*numbers: int, kind: str = "default") -> str:
     return "".join(f"\n  - {{ id: {n}, type: {kind}, size: 4, alignment: 4 }}" for n in numbers)
 
@@ -137,7 +133,7 @@ SPILLED = Pair(
     f"""SI_SPILL_V32_SAVE $vgpr0, {SLOT.format("store", "into")}
     $vgpr1 = SI_SPILL_V32_RESTORE {SLOT.format("load", "from")}
     S_NOP 0, implicit $vgpr1""",
-    "steps 1- 2+ 2=", stack=(_object(0, kind="spill-slot"),) * 2,
+    "steps 1- 2+ 2=", stack=(_object(0, kind="spill-slot"), _object(0, kind="spill-slot")),
 )  # fmt: skip
 OBJECT = Pair(
     ("vgpr_32", "vgpr_32"), "$vgpr0",
@@ -187,34 +183,34 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a move of two parts over its source": (IN_PARTS, "early-clobber"),
     "what leaves a half alone, repeated": (HALF_WRITTEN, ""),
     "a copy of EXEC, repeated for fewer threads": (EXEC_MOVED, ""),
-    "the scavenger's slot": (changed(SPILLED, info="  scavengeFI: '%stack.0'\n"), "header"),
+    "the scavenger's slot": (replace(SPILLED, info="  scavengeFI: '%stack.0'\n"), "header"),
     "the scavenger's slot has another number": (
-        changed(
+        replace(
             OBJECT, info="  scavengeFI: '%stack.1'\n", stack=(_object(1), _object(0) + _object(1, kind="spill-slot")),
         ),
         "header",
     ),
     "a name that looks like an object": (
-        changed(OBJECT, after=OBJECT.after.replace('"a%stack.1"', '"a%stack.0"')), "operands",
+        replace(OBJECT, after=OBJECT.after.replace('"a%stack.1"', '"a%stack.0"')), "operands",
     ),
     "an accumulator of the register's class": (
-        changed(ADDED, before=ADDED.before.replace("$vgpr0", "$agpr0"), after=ADDED.after.replace("$vgpr0", "$agpr0")),
+        replace(ADDED, before=ADDED.before.replace("$vgpr0", "$agpr0"), after=ADDED.after.replace("$vgpr0", "$agpr0")),
         "register-class",
     ),
     "an input of assembly in what it clobbers": (
-        changed(CLOBBERED, after=CLOBBERED.after.replace("$vgpr6", "$vgpr5")), "early-clobber",
+        replace(CLOBBERED, after=CLOBBERED.after.replace("$vgpr6", "$vgpr5")), "early-clobber",
     ),
     "cells in a slot that has moved": (CELLS, "value"),
 }  # fmt: skip
 RIGHT = {
-    "one scalar in one register": changed(
+    "one scalar in one register": replace(
         CONSTANT_BUS, after=CONSTANT_BUS.after.split("\n", 1)[1].replace("$sgpr5", "$sgpr4"), steps="steps 1- 3=",
     ),
-    "indexed within its tuple": changed(
+    "indexed within its tuple": replace(
         INDEXED, after=INDEXED.after.split("\n", 1)[1].replace("$vgpr20", "$vgpr4"), steps="steps 1- 3=",
     ),
-    "a move of two parts": changed(IN_PARTS, after=IN_PARTS.after.replace("$vgpr1_vgpr2", "$vgpr2_vgpr3")),
-    "what writes zeros to a half, repeated": changed(
+    "a move of two parts": replace(IN_PARTS, after=IN_PARTS.after.replace("$vgpr1_vgpr2", "$vgpr2_vgpr3")),
+    "what writes zeros to a half, repeated": replace(
         HALF_WRITTEN,
         before=HALF_WRITTEN.before.replace("FMA_F16_gfx9", "ADD_F16").replace("0, $vgpr0, 0, 0, 0,", "0, 0,"),
         after=HALF_WRITTEN.after.replace("FMA_F16_gfx9", "ADD_F16").replace("0, $vgpr0, 0, 0, 0,", "0, 0,"),
@@ -223,7 +219,7 @@ RIGHT = {
     "a name that looks like an object": OBJECT,
     "a register of the operand's class": ADDED,
     "an input of assembly beside what it clobbers": CLOBBERED,
-    "cells in a slot": changed(
+    "cells in a slot": replace(
         CELLS,
         before=CELLS.before.replace("$sgpr33 =", "$sgpr30 ="),
         after=CELLS.after.replace("$sgpr33 =", "$sgpr30 ="),

@@ -208,14 +208,15 @@ def _needs_base_pointer(function: MachineFunction, attributes: FunctionAttribute
         return False
     if "no-realign-stack" in attributes.strings:
         return False
-    alignment = 1
+    # LLVM counts the objects that are listed, whatever the field says (MachineFrameInfo::CreateStackObject).
+    alignment = max((o.alignment for o in function.stack.values() if "stack-id: sgpr-spill" not in o.text), default=1)
     for line in section(function.header_lines, "frameInfo"):
         match = _FIELD.match(line)
         if match and match[1] == "maxAlignment":
             if not re.fullmatch("[0-9]{1,19}", match[2]):
                 raise InputError(f"maxAlignment is {match[2]!r}, not a number", where=function.name)
-            alignment = int(match[2])
-    return alignment > 16 or "alignstack" in " ".join(attributes.words)
+            alignment = max(alignment, int(match[2]))
+    return alignment > 16 or "alignstack" in " ".join(attributes.words) or "stackrealign" in attributes.strings
 
 
 @lru_cache(maxsize=64)

@@ -178,7 +178,9 @@ fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
     let own = value(function, "frameInfo.maxAlignment");
     let alignments = rows.map(|row| object(row, "alignment")).chain([own.as_str()]);
     let is_aligned = alignments.map(|text| text.parse().unwrap_or(u64::MAX)).any(|alignment| alignment > 16);
-    let asks = is_aligned || attributes.words.iter().any(|word| word.starts_with("alignstack"));
+    let asks = is_aligned
+        || attributes.strings.contains_key("stackrealign")
+        || attributes.words.iter().any(|word| word.starts_with("alignstack"));
     asks && !is_entry && !attributes.strings.contains_key("no-realign-stack")
 }
 
