@@ -25,6 +25,7 @@ from service_support import (
     check_alive,
     check_statuses,
     connected,
+    given_up,
     metrics,
     mir_request,
     numbers,
@@ -193,10 +194,10 @@ def test_cancelling_ends_the_work(tmp_path: Path) -> None:
         assert proved(caller.results("c", 1)[0])
         # One that is deleted in the middle of its work.
         caller.add_batch("d", id="x", request=sgpr(small_mir(5), "waits"))
-        given_up = len([e for e in served.events() if e["event"] == "given up"])
+        before = given_up(served)
         numbers(tmp_path / "pids", 2)
         caller.delete_batch("d")
-        until(lambda: len([e for e in served.events() if e["event"] == "given up"]) > given_up, "work given up")
+        until(lambda: given_up(served) > before, "the work given up")
         check_alive(client)
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 from service_support import Served, connected, serving
-from support import late
+from support import REPOSITORY, late
 from wire_support import Sent, Wire, recorded
 
 from smt_verifier.outcome import Outcome
 from verilocc.v1 import problem_pb2
-from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.options import with_options
@@ -168,17 +167,12 @@ def test_capabilities_and_answers_name_the_adapters(model_server: Served, demo_k
 
 
 def test_a_refuted_answer_is_asked_for_again_with_what_refuted_it(
-    demo_kernels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # The model's own words, which no mask holds to the constraints, with registers so few that they do not do.
-    text = (demo_kernels / "attn_d64.gfx1100.opt.ll").read_text()
-    tight = text.replace('"amdgpu-flat-work-group-size"', '"amdgpu-num-vgpr"="176" "amdgpu-flat-work-group-size"')
-    source, report = tmp_path / "tight.ll", tmp_path / "r.json"
-    source.write_text(tight)
-    with serving("--model=packaged", "--model-unmasked", "--workers=1") as served:
-        argv = ["compile", str(source), "-mcpu=gfx1100", f"--server={served.address}", f"--report={report}"]
-        assert run(argv) == 0
-    found = json.loads(report.read_text())
+    # As the demo shows it: the model's own words, which no mask holds to the constraints, and few registers.
+    monkeypatch.syspath_prepend(str(REPOSITORY / "examples"))
+    assert late("refuted").show(tmp_path)
+    found = json.loads((tmp_path / "tightened.json").read_text())
     assert found["outcome"] == str(Outcome.PROVED)
     phases = {p["phase"]: p for f in found["functions"] for p in f["phases"]}
     (attempt,) = phases["vgpr"]["attempts"]
@@ -191,9 +185,9 @@ def test_a_refuted_answer_is_asked_for_again_with_what_refuted_it(
     assert all(one["model"]["tokens"] > 0 for one in (first, second))
     (part,) = found["models"]
     assert (part["refuted"], part["tries"]) == (1, 3)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"refuted: attn, VGPR: try 1 of {served.address}: model: complete: %" in shown
-    assert f"model: {BASE_NAME}, no adapter of {served.address}: 3 tries, 1 refuted, " in shown
+    shown = " ".join(capfd.readouterr().out.split())
+    assert f"refuted: attn, VGPR: try 1 of {attempt['server']}: model: complete: %" in shown
+    assert f"model: {BASE_NAME}, no adapter of {attempt['server']}: 3 tries, 1 refuted, " in shown
 
 
 def _empty() -> object:

@@ -96,7 +96,7 @@ def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str
         Text(function.name if first else ""),
         phase.phase.upper(),
         phase.allocator + (" (fallback)" if phase.fallback else ""),
-        str(len(phase.attempts)),
+        str(sum(len(attempt.tries) or 1 for attempt in phase.attempts)),
         Text(str(phase.outcome), style=STYLES[phase.outcome]),
         str(phase.obligations),
         _registers(phase.phase, function.resources, function.greedy),
