@@ -245,9 +245,16 @@ class _Adapter:
     def of(cls, path: Path, card: dict[str, Any], family: str = "") -> _Adapter:
         """What its card says; where that names no GPUs it is for a family, or for all GPUs where none is given."""
         trained_on = tuple(str(name) for name in card.get("targets", ()))
-        families = {family_of(name) for name in trained_on} or {family}
-        targets = tuple(name for name in TARGETS if family_of(name) in families or families == {""})
-        return cls(path, str(card.get("base")), AdapterFacts(str(card["name"]), targets, trained_on))
+        facts = AdapterFacts(str(card["name"]), applied_for(trained_on, family), trained_on)
+        return cls(path, str(card.get("base")), facts)
+
+
+def applied_for(trained_on: Sequence[str], family: str = "") -> tuple[str, ...]:
+    """The GPUs that an adapter is applied for: the families of those that it was trained on; where those are not known,
+    a family, or all GPUs where none is given.
+    """
+    families = {family_of(name) for name in trained_on} or {family}
+    return tuple(name for name in TARGETS if family_of(name) in families or families == {""})
 
 
 def base_of(adapter: Path) -> Path:
