@@ -1,9 +1,11 @@
 """``make demo``: a small transformer block in Torch, compiled for two GPUs with every register assignment proved.
 
 The block of examples/torch_block.py (linear layers, attention, MLP) goes through IREE. A server is started with the
-model of plans in this package. Each kernel's machine IR is sent to it over gRPC to be allocated, and it is asked which
-plan to try (``-O=learned --server``). Each result is proved here, put into the .vmfb, and found there again. On a
-Python without those packages it says so, and the kernels of examples/kernels are compiled instead (demo_kernels.py).
+models in this package. Each kernel's machine IR is sent to it over gRPC to be allocated by the language model, and it
+is asked which plan to try (``-O=learned --server``). Each result is proved here, put into the .vmfb, and found there
+again. Then a kernel has too few registers for the model's first answer: that is refuted, and the second proved
+(refuted.py). On a Python without those packages it says so, and the kernels of examples/kernels are compiled instead
+(demo_kernels.py).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import importlib.util
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,11 @@ from rich.text import Text
 
 TARGETS = ("gfx942", "gfx1100")
 PACKAGES = ("torch", "iree.compiler")
+MODEL_PACKAGES = ("grpc", "torch", "transformers", "peft")
 
 
-def missing() -> list[str]:
-    """The packages that are not installed."""
+def missing(packages: Sequence[str] = PACKAGES) -> list[str]:
+    """Those that are not installed."""
 
     def absent(name: str) -> bool:
         try:
@@ -34,22 +37,43 @@ def missing() -> list[str]:
         except ModuleNotFoundError:
             return True
 
-    return [name for name in PACKAGES if absent(name)]
+    return [name for name in packages if absent(name)]
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[dict[str, str]]:
-    """A server with the model of plans, as options of a compilation; none, and a line that says why, without it."""
+    """A server with the models, as options of a compilation; none, and a line that says why, without them."""
     sys.path.insert(0, str(Path(__file__).parent / "service"))
     try:
         import plans
     except ImportError as error:
-        print(f"demo: {error.name} is not installed: no server, and no model of plans", file=sys.stderr)
+        print(f"demo: {error.name} is not installed: no server, and no model", file=sys.stderr)
         yield {}
         return
-    with plans.serving(plans.MODEL) as (address, _):
-        print(f"demo: verilocc serve --plan-model={plans.MODEL.name} at {address}", file=sys.stderr)
+    language = ("--model=packaged",) if has_language_model() else ()
+    with plans.serving_with(*language, f"--plan-model={plans.MODEL}") as (address, _):
+        print(
+            f"demo: verilocc serve {' '.join(language)} --plan-model={plans.MODEL.name} at {address}", file=sys.stderr
+        )
         yield {"server": address, "effort": "learned"}
+
+
+def has_language_model() -> bool:
+    """Whether the language model's packages are installed; a line says which one is not."""
+    absent = missing(MODEL_PACKAGES)
+    if absent:
+        print(f"demo: {', '.join(absent)} not installed: no language model", file=sys.stderr)
+    return not absent
+
+
+def show_refutation(out: Path, console: Console) -> bool:
+    """A kernel with few registers, whose first answer is refuted; whether the second was proved."""
+    if missing(MODEL_PACKAGES):
+        return True
+    import refuted
+
+    console.print(Text(f"a kernel with {refuted.REGISTERS} vector registers at most, and a model without a mask:"))
+    return refuted.show(out)
 
 
 def said_of_plans(reports: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -106,6 +130,7 @@ def main() -> int:
     try:
         with serving() as options:
             proved = [compile_block(target, out, console, options) for target in TARGETS]
+        proved.append(show_refutation(out, console))
     except VeriloccError as error:
         print(f"demo: error: {error.render()}", file=sys.stderr)
         return int(error.exit_code)

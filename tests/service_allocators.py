@@ -144,6 +144,12 @@ def hangs(_problem: AllocationProblem) -> Proposal:
         time.sleep(60)
 
 
+def deaf(_problem: AllocationProblem) -> Proposal:
+    """Hears no signal that can be kept from it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    return hangs(_problem)
+
+
 def spins(_problem: AllocationProblem) -> Proposal:
     _note("pids", os.getpid())
     while True:
@@ -245,7 +251,7 @@ def prints(problem: AllocationProblem) -> Proposal:
 
 
 _ACTIONS = (
-    spoilt, waits, hangs, spins, spawns, eats, eats_natively, exits, crashes, raises, recurses, gives_up, quits,
+    spoilt, waits, hangs, deaf, spins, spawns, eats, eats_natively, exits, crashes, raises, recurses, gives_up, quits,
     interrupts, none, too_few, unknown_registers, wrong_sizes, other_spelling, endless_number, numbers, no_tuple,
     prints,
 )  # fmt: skip

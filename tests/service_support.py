@@ -247,6 +247,11 @@ def sgpr(text: str | bytes, allocator: str = "", **fields: Any) -> allocation.Al
     return mir_request(text, allocator=allocator, **fields)
 
 
+def given_up(served: Served) -> int:
+    """How many requests workers have given up, because nobody waits for them, and went on."""
+    return len([e for e in served.events() if e["event"] == "given up" and e["kept"]])
+
+
 def check_alive(client: Client) -> None:
     """A good request is answered."""
     answer = client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS)

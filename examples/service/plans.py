@@ -32,9 +32,9 @@ SECONDS = 60.0
 
 
 @contextlib.contextmanager
-def serving(model: Path) -> Iterator[tuple[str, int]]:
-    """``verilocc serve`` with the model: its address, and its port for HTTP, which its log says."""
-    options = ["--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--workers=1", f"--plan-model={model}"]
+def serving_with(*models: str) -> Iterator[tuple[str, int]]:
+    """``verilocc serve`` with these options: its address, and its port for HTTP, which its log says."""
+    options = ["--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--workers=1", *models]
     process = subprocess.Popen([*VERILOCC, "serve", *options], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -75,7 +75,7 @@ def main() -> int:
         into.mkdir(exist_ok=True)
         body = json.dumps(request_for(given.kernel)).encode()
         (into / "request.json").write_bytes(body)
-        address, port = stack.enter_context(serving(given.plan_model))
+        address, port = stack.enter_context(serving_with(f"--plan-model={given.plan_model}"))
 
         url = f"http://127.0.0.1:{port}/verilocc.v1.PlanService/RankPlans"
         asked = urllib.request.Request(url, body, {"content-type": "application/json"})

@@ -1,12 +1,17 @@
-"""The card beside a model's weights: its name, its purpose, what it was trained on. It is read without torch."""
+"""The card beside a model's weights: its name, its purpose, what it was trained on. It is read without torch.
+
+The card is JSON. An adapter has one for people too, in the place of peft's empty form.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.encoding.writing import TEXT, WORDS, WRITINGS
 
@@ -17,6 +22,41 @@ _PRETRAINED = ("config.json", "tokenizer.json")
 """Files in the directory of a language model that this project did not train."""
 
 PRETRAINED_WINDOW = 1024
+
+
+README = "README.md"
+"""An adapter's card for people: peft writes a form with nothing in it under that name."""
+
+_README = """# Model card: {name}
+
+A LoRA adapter for {base}. It is applied for {targets}; for all other GPUs the model answers without it.
+
+| | |
+|---|---|
+{rows}
+
+**Use.** {use}
+
+**Limits.** This card says what it was made from, not what it brings: `verilocc eval` compares it with its base on
+kernels that were kept from it. Costs are modelled, not measured on a GPU.
+
+**Licence.** That of its base and of the data.
+"""
+
+
+def write_readme(
+    adapter: Path, name: str, base: str, targets: Sequence[str], use: str, facts: Mapping[str, object]
+) -> None:
+    """Write an adapter's card for people.
+
+    Args:
+        targets: GPUs that it is applied for; none: all.
+        use: how it is used, in a sentence or two.
+        facts: rows of the table, by what they are; those that are empty are left out.
+    """
+    rows = "\n".join(f"| {what} | {value} |" for what, value in facts.items() if value not in ("", None))
+    text = _README.format(name=name, base=base, targets=", ".join(targets) or "all GPUs", rows=rows, use=use)
+    write_whole(adapter / README, text.encode())
 
 
 def encoding_of(card: dict[str, Any]) -> str:

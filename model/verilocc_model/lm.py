@@ -169,6 +169,12 @@ class LanguageModel:
         self.limit = limit
         self.writing = writing or domain()
         self._cache = DynamicCache()
+        self._read = 0
+
+    def take_tokens(self) -> int:
+        """Tokens that were read since the last call."""
+        read, self._read = self._read, 0
+        return read
 
     def begin(self, tokens: Sequence[int]) -> None:
         self._cache = DynamicCache()
@@ -177,6 +183,7 @@ class LanguageModel:
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Run the tokens through the model, and score what follows at ``positions``."""
+        self._read += len(tokens)
         with torch.inference_mode():
             output = self.model(
                 input_ids=torch.tensor([list(tokens)]),

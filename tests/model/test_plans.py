@@ -412,6 +412,11 @@ def test_an_adapter_for_a_target_is_taken_there_alone(trained: Any, tmp_path: Pa
     model.save(tmp_path / "adapted")
     assert Stater(tmp_path / "adapted", "gfx1201").name == "adapted+gfx1201"
     assert Stater(tmp_path / "adapted", "gfx1100").name == "adapted+RDNA"
+    # Each has a card; that of one that was loaded is kept.
+    cards = {p.name: (p / "README.md").read_text() for p in (tmp_path / "adapted" / "adapters").iterdir()}
+    assert cards["RDNA"] == (tmp_path / "model" / "adapters" / "RDNA" / "README.md").read_text()
+    assert "| trained on kernels | 14 for gfx1100 |" in cards["RDNA"]
+    assert "It is applied for gfx1201; " in cards["gfx1201"]
 
 
 def test_training_asking_and_evaluation_by_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

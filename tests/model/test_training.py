@@ -27,7 +27,7 @@ from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model.advice import guidance_of
 from verilocc_model.allocator import ModelAllocator, family_of
-from verilocc_model.card import CARD, read_card
+from verilocc_model.card import CARD, README, read_card
 from verilocc_model.decoding.scorer import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import cells_of
@@ -141,6 +141,12 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
     found = ModelAllocator(model)
     assert found.version.count("+") == 1
     assert [p.name for p in (model / "adapters").iterdir()] == ["rdna4"]
+    said = (model / "adapters" / "rdna4" / README).read_text()
+    assert said.startswith(f"# Model card: {found.adapters[0].name}\n")
+    assert "It is applied for gfx1201; " in said
+    assert "| trained on problems for | gfx1201 |" in said
+    assert "| tokens | 4," in said
+    assert "Needed" not in said
     for name in ("gemm_mma_lds.gfx1201", "gemm_mma_lds.gfx942"):
         problem, _ = answered(name, "vgpr")
         assert prove(problem, found.allocate(problem)).outcome is Outcome.PROVED

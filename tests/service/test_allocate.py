@@ -17,6 +17,7 @@ from audit_support import repeated_undefined_input
 from builders import MFMA, machine_code, problem_of_text
 from grpc_health.v1 import health_pb2
 from service_support import (
+    BAD_REQUEST,
     CPU,
     SECONDS,
     TWO_FUNCTIONS,
@@ -40,6 +41,7 @@ from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_function
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.remote import wire
@@ -287,6 +289,37 @@ def test_capabilities(client: Client) -> None:
     assert found.limits.max_attempts >= 4
     assert found.limits.max_time.seconds >= found.limits.default_time.seconds > 0
     assert found.versions.solver.startswith("z3")
+
+
+def test_an_assignment_alone_is_that_of_the_whole_answer_without_text_and_audit(client: Client, two: str) -> None:
+    whole = client.allocation.Allocate(request_of(two, CPU, "sgpr"), timeout=SECONDS)
+    request = request_of(two, CPU, "sgpr", assignment_only=True)
+    failed = refusal(lambda: client.allocation.Allocate(request, timeout=SECONDS))
+    assert (failed.code, failed.reason) == BAD_REQUEST
+    request.return_mir = False
+    alone = client.allocation.Allocate(request, timeout=SECONDS)
+    assert alone.mir == b""
+    assert [f.assignments for f in alone.functions] == [f.assignments for f in whole.functions]
+    for function in alone.functions:
+        assert (function.outcome, function.attempts[-1].ended) == (PROVED, "prove")
+        assert not function.attempts[-1].HasField("audit")
+
+
+def test_one_function_of_a_text(client: Client, two: str) -> None:
+    whole = client.allocation.Allocate(request_of(two, CPU, "sgpr"), timeout=SECONDS)
+    request = request_of(two, CPU, "sgpr")
+    request.mir.function = "second"
+    one = client.allocation.Allocate(request, timeout=SECONDS)
+    assert [f.function for f in one.functions] == ["second"]
+    assert one.functions[0].assignments == whole.functions[1].assignments
+    # The text has the other one as it was.
+    first, second = map(print_function, parse_mir(one.mir.decode()).functions)
+    assert first == print_function(parse_mir(two).functions[0])
+    assert second == print_function(parse_mir(whole.mir.decode()).functions[1])
+    request.mir.function = "third"
+    failed = refusal(lambda: client.allocation.Allocate(request, timeout=SECONDS))
+    assert (failed.code, failed.reason) == BAD_REQUEST
+    assert "'third'" in failed.message
 
 
 def test_a_server_names_its_model(tmp_path: Path, problem: AllocationProblem, monkeypatch: pytest.MonkeyPatch) -> None:

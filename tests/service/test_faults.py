@@ -87,7 +87,7 @@ def test_a_worker_that_hangs_is_replaced_at_the_deadline(client: Client, notes: 
 
 
 def test_short_deadlines_do_not_keep_a_worker_from_starting(client: Client, notes: Path) -> None:
-    """Each of these ends a worker, and none waits until the next one is there."""
+    """The worker gives each of these up."""
     for _ in range(3):
         failed = refusal(lambda: client.allocation.Allocate(sgpr(small_mir(), "hangs"), timeout=0.3))
         assert failed.code is StatusCode.DEADLINE_EXCEEDED
@@ -106,6 +106,36 @@ def test_a_stuck_solver_costs_the_request_its_time_and_no_more(served: Served, c
     check_alive(client)
 
 
+@pytest.mark.parametrize("allocator", ["hangs", "spins"])
+def test_a_worker_gives_up_what_nobody_waits_for_and_has_the_next_request(
+    served: Served, client: Client, notes: Path, allocator: str
+) -> None:
+    call = client.allocation.Allocate.future(sgpr(small_mir(), allocator), timeout=SECONDS)
+    (pid,) = numbers(notes / "pids", 1)
+    solvers = children(pid)
+    call.cancel()
+    served.event("given up", pid=pid, kept=True)
+    check_alive(client)
+    # The very process, with the solver that it had.
+    assert children(served.pid) == [pid]
+    assert children(pid) == solvers
+
+
+def test_a_worker_that_does_not_give_up_is_ended_and_the_wait_for_another_is_said(
+    served: Served, client: Client, notes: Path
+) -> None:
+    call = client.allocation.Allocate.future(sgpr(small_mir(), "deaf"), timeout=SECONDS)
+    (pid,) = numbers(notes / "pids", 1)
+    call.cancel()
+    answer = client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS)
+    served.event("given up", pid=pid, kept=False)
+    assert gone(pid)
+    # No worker was ready: one had to start first, and both the answer and the log say so.
+    waited = answer.queue_time.ToTimedelta().total_seconds()
+    assert waited > 0.1
+    assert [e["waited"] for e in served.events() if e["event"] == "answered"][-1] == round(waited, 4)
+
+
 def test_a_client_that_goes_away_ends_the_work_and_all_it_started(client: Client, notes: Path) -> None:
     call = client.allocation.Allocate.future(sgpr(small_mir(), "spawns"), timeout=SECONDS)
     (pid,) = numbers(notes / "pids", 1)
@@ -116,12 +146,12 @@ def test_a_client_that_goes_away_ends_the_work_and_all_it_started(client: Client
 
 
 @pytest.mark.long
-def test_a_client_of_a_stream_that_goes_away_ends_its_work(client: Client, notes: Path) -> None:
+def test_a_client_of_a_stream_that_goes_away_ends_its_work(served: Served, client: Client, notes: Path) -> None:
     to_send: queue.Queue[Any] = queue.Queue()
     answers = client.allocation.AllocateStream(iter(to_send.get, None), timeout=SECONDS)
     to_send.put(allocation.AllocateStreamRequest(request=sgpr(small_mir(), "hangs")))
     (pid,) = numbers(notes / "pids", 1)
     answers.cancel()
     to_send.put(None)
-    assert gone(pid)
+    served.event("given up", pid=pid, kept=True)
     check_alive(client)

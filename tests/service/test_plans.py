@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.key import allocator_versions
-from verilocc_mlir.pipeline.learned import PlanModel, model_version, stated
+from verilocc_mlir.pipeline.learned import PlanModel, model_directory, model_version, stated
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.remote.plans import RankedPlans
@@ -146,6 +147,16 @@ def over_http(served: Served, body: bytes, token: str = "good") -> tuple[int, An
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())
+
+
+def test_the_contract_names_every_fact(kernel: Kernel) -> None:
+    text = (REPOSITORY / "proto" / "verilocc" / "v1" / "plan_service.proto").read_text()
+    comment = text[text.index("// Its facts by name") : text.index("map<string, double> facts")]
+    names = re.findall(r"^  //   (\S+(?: \S+)*)  +\S", comment, re.MULTILINE)
+    assert len(names) == len(set(names))
+    assert set(names) == set(kernel.facts)
+    packaged = PlanModel.load(model_directory(None))
+    assert all(packaged.facts(target) == set(names) for target in packaged.targets)
 
 
 @pytest.mark.parametrize(("target", "adapter"), [("gfx942", "CDNA"), ("gfx1201", "gfx1201"), ("gfx1100", "RDNA")])

@@ -8,11 +8,16 @@ from verilocc_mlir.allocators.protocol import (
     Allocator,
     Counterexample,
     Loading,
+    ModelProposal,
+    ModelUse,
     Partial,
     Patient,
+    Reading,
     Refutation,
     Regenerating,
     Remote,
+    ServedProposal,
+    ServerAttempt,
 )
 from verilocc_mlir.allocators.registry import allocator, allocator_names
 
@@ -22,11 +27,16 @@ __all__ = [
     "Allocator",
     "Counterexample",
     "Loading",
+    "ModelProposal",
+    "ModelUse",
     "Partial",
     "Patient",
+    "Reading",
     "Refutation",
     "Regenerating",
     "Remote",
+    "ServedProposal",
+    "ServerAttempt",
     "allocator",
     "allocator_names",
 ]

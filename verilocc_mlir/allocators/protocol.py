@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from verilocc_mlir.errors import VeriloccError
@@ -26,6 +26,61 @@ class Partial:
     ceiling: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """What a model did for one answer.
+
+    Attributes:
+        model: its name.
+        adapter: name of the adapter that was applied, ``""`` for none.
+        tokens: that the model read, its own answers among them.
+        seconds: wall time of the answer.
+        note: what a person should know: an adapter that is there and was not applied, and why; else ``""``.
+    """
+
+    model: str
+    adapter: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAttempt:
+    """One try of a server, in its own words.
+
+    Attributes:
+        allocator, version: whose it was.
+        ended: the step that decided.
+        outcome: the server's verdict on the proposal: ``proved``, ``refuted`` …; ``""`` where it judged none.
+        reason: why it was not taken, ``""``: it was.
+        refuted: the constraints that the proposal violates, each as ``rule: message``. The next try was told them.
+        model: what its model did; None for an allocator without one, and from servers that do not say.
+    """
+
+    allocator: str
+    version: str
+    ended: str
+    reason: str
+    outcome: str = ""
+    refuted: tuple[str, ...] = ()
+    model: ModelUse | None = None
+
+
+@dataclass(frozen=True)
+class ModelProposal(Proposal):
+    """A proposal of a model, with what it took."""
+
+    use: ModelUse = field(compare=False)
+
+
+@dataclass(frozen=True)
+class ServedProposal(Proposal):
+    """A proposal of a server, with the tries that led to it, the last one being it."""
+
+    tries: tuple[ServerAttempt, ...] = field(compare=False)
+
+
 class AllocationFailure(VeriloccError):
     """No assignment without spilling was found; ``what`` says why. The caller falls back to another allocator.
 
@@ -36,13 +91,24 @@ class AllocationFailure(VeriloccError):
             ``"declined"``: a server answered that it has no assignment. ``"remote"``: a server gave no usable answer.
             ``"defect"``: the allocator broke its contract; its caller sets this.
         partial: the closest it came, where no place was found for a tuple; None where that is not known.
+        use: what a model did before it failed; None without one.
+        tries: of a server that has no assignment.
     """
 
     def __init__(
-        self, what: str, *, reason: str, where: str = "", hint: str = "", partial: Partial | None = None
+        self,
+        what: str,
+        *,
+        reason: str,
+        where: str = "",
+        hint: str = "",
+        partial: Partial | None = None,
+        tries: tuple[ServerAttempt, ...] = (),
     ) -> None:
         self.reason = reason
         self.partial = partial
+        self.use: ModelUse | None = None
+        self.tries = tries
         super().__init__(what, where=where, hint=hint)
 
 
@@ -85,6 +151,21 @@ class Remote(Protocol):
 
 
 @runtime_checkable
+class Reading(Protocol):
+    """An allocator that is given the machine IR of the function beside the problem: a server's, which makes the problem
+    itself.
+    """
+
+    def allocate_text(self, text: str, problem: AllocationProblem) -> Proposal:
+        """Answer ``problem``, which is that of ``text``: a function as it enters the phase, with its IR module.
+
+        Raises:
+            AllocationFailure: as for ``Allocator.allocate``.
+        """
+        ...
+
+
+@runtime_checkable
 class Loading(Protocol):
     """An allocator that loads something before its first answer; ``load`` does it ahead of time."""
 
@@ -97,17 +178,40 @@ class Loading(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AdapterFacts:
+    """An adapter of a model.
+
+    Attributes:
+        name: its name.
+        targets: the GPUs that it is applied for.
+        trained_on: the GPUs that it was trained on; none: it does not say.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    trained_on: tuple[str, ...] = ()
+
+
 @runtime_checkable
 class Modelled(Protocol):
-    """An allocator with a model behind it; ``model`` is its name and version, adapters included."""
+    """An allocator with a model behind it, which may have adapters; ``model`` is the model's name and version."""
 
     @property
     def model(self) -> str: ...
 
+    @property
+    def adapters(self) -> tuple[AdapterFacts, ...]: ...
 
-def model_behind(allocator: Allocator) -> str:
-    """Name and version of the model that an allocator asks, ``""`` if it has none."""
-    return allocator.model if isinstance(allocator, Modelled) else ""
+
+def model_behind(allocator: Allocator, target: str = "") -> str:
+    """Name and version of the model that an allocator asks, ``""`` if it has none; after ``+`` the adapters that are
+    applied for a GPU, or all of them.
+    """
+    if not isinstance(allocator, Modelled):
+        return ""
+    applied = [a.name for a in allocator.adapters if not target or target in a.targets]
+    return "+".join([allocator.model, *applied])
 
 
 @dataclass(frozen=True, slots=True)

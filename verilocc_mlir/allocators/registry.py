@@ -22,6 +22,8 @@ LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 SAMPLES_VARIABLE = "VERILOCC_MODEL_SAMPLES"
 """How many answers of the model are compared where no option says it."""
+UNMASKED_VARIABLE = "VERILOCC_MODEL_UNMASKED"
+"""``1``: the model's first answer is its own, which no mask holds to the constraints."""
 MOST_SAMPLES = 1000
 DEFAULT_SECONDS = 60.0
 
@@ -76,7 +78,7 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | Non
     """
     kind, _, where = name.partition(":")
     if kind == MODEL:
-        directory = str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve())
+        directory = str(Path(where or os.environ.get(MODEL_VARIABLE, "") or packaged_model()).resolve())
         return _model(directory, seconds, _samples(samples))
     if factory := _FACTORIES.get(name):
         return factory(seconds)
@@ -94,7 +96,7 @@ def model_is_there() -> bool:
     return True
 
 
-def _installed() -> Path:
+def packaged_model() -> Path:
     """The model that came with the package."""
     spec = find_spec("verilocc_model")
     for place in (spec and spec.submodule_search_locations) or ():
@@ -127,4 +129,5 @@ def _model(directory: str, seconds: float, samples: int) -> Allocator:
             f"this needs the language model's packages, and {error.name} is not installed",
             hint="pip install 'verilocc-mlir[model]'",
         ) from error
-    return module.ModelAllocator(Path(directory), seconds=seconds, samples=samples)
+    unmasked = os.environ.get(UNMASKED_VARIABLE, "") == "1"
+    return module.ModelAllocator(Path(directory), seconds=seconds, samples=samples, unmasked=unmasked)

@@ -9,13 +9,23 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.allocators.registry import MODEL, MODEL_VARIABLE, MOST_SAMPLES, SAMPLES_VARIABLE, allocator
+from verilocc_mlir.allocators.registry import (
+    MODEL,
+    MODEL_VARIABLE,
+    MOST_SAMPLES,
+    SAMPLES_VARIABLE,
+    UNMASKED_VARIABLE,
+    allocator,
+    packaged_model,
+)
 from verilocc_mlir.cli.extras import needs_ray, needs_service
 from verilocc_mlir.cli.help import Command
 from verilocc_mlir.cli.options import ray_options
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = click.FloatRange(0, min_open=True)
+PACKAGED = "packaged"
+"""The name of the model in the package ``verilocc_model``."""
 _DEFAULT_ADDRESS = "127.0.0.1:50551"
 
 
@@ -41,11 +51,15 @@ class _Replicas(click.ParamType[tuple[int, int]]):
 )
 @click.option(
     "--model", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
-    help="Offer the language model there, as the default.",
+    help="Offer the language model there, as the default; 'packaged': the one of the package.",
 )  # fmt: skip
 @click.option(
     "--model-samples", type=click.IntRange(1, MOST_SAMPLES), default=None, metavar="N",
     help="Answers of the model that are compared. [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--model-unmasked", is_flag=True,
+    help="Its first answer is its own: nothing but the proof holds it to the constraints.",
 )  # fmt: skip
 @click.option(
     "--plan-model", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
@@ -102,6 +116,7 @@ def serve_command(
     workers: int | None,
     model: Path | None,
     model_samples: int | None,
+    model_unmasked: bool,
     plan_model: Path | None,
     max_waiting: int,
     caller_workers: int | None,
@@ -148,8 +163,10 @@ def serve_command(
         _refuse(needing, "needs --ray")
     workers = workers or (1 if ray else os.cpu_count() or 1)
     if model is None:
-        _refuse({"--model-samples": model_samples}, "needs --model")
-    terms = _terms(model, model_samples)
+        _refuse({"--model-samples": model_samples, "--model-unmasked": model_unmasked or None}, "needs --model")
+    elif model_unmasked:
+        _refuse({"--model-samples": model_samples}, "is not possible with --model-unmasked: that is one answer")
+    terms = _terms(model, model_samples, unmasked=model_unmasked)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.limits import ServerLimits
@@ -209,7 +226,7 @@ def serve_command(
     )
 
 
-def _terms(model: Path | None, samples: int | None) -> str:
+def _terms(model: Path | None, samples: int | None, *, unmasked: bool) -> str:
     """The terms of a server with a model, which its processes find by the environment; ``""`` without one.
 
     Raises:
@@ -217,7 +234,9 @@ def _terms(model: Path | None, samples: int | None) -> str:
     """
     if model is None:
         return ""
-    os.environ[MODEL_VARIABLE] = str(model.resolve())
+    packaged = str(model) == PACKAGED and not model.is_dir()
+    os.environ[MODEL_VARIABLE] = str(packaged_model() if packaged else model.resolve())
+    os.environ[UNMASKED_VARIABLE] = "1" if unmasked else ""
     if samples is not None:
         os.environ[SAMPLES_VARIABLE] = str(samples)
     allocator(MODEL)

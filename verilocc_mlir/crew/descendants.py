@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from verilocc_mlir.crew.abandon import SIGNAL
 from verilocc_mlir.crew.serve import Answer, serve
 from verilocc_mlir.crew.worker import Worker
 
@@ -60,6 +61,12 @@ class JobWorker(Worker):
         super().kill()
         end_processes(self._mark)
 
+    def abandon(self) -> None:
+        """Tell it that nobody waits for its answer, which then comes soon and says so; from any thread."""
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, SIGNAL)
+
     def _launch(self, work: Callable[[], None], pipe: int, env: Mapping[str, str] | None = None) -> Any:
         if self._fork:
             return self._fork(pipe, self._errors.fileno(), self._mark)
@@ -69,18 +76,31 @@ class JobWorker(Worker):
 
 def serve_jobs(load: Callable[[], Answer], memory_mib: int = 0) -> None:
     """As ``serve.serve``; what this process has started ends with it."""
-    serve(load, memory_mib, ended=lambda: end_processes(os.environ[JOB_VARIABLE].split(".")[-1]))
+    serve(load, memory_mib, ended=lambda: end_processes(_own_mark()))
+
+
+def started_by_this() -> set[int]:
+    """Process ids of what this worker, or what it started, has started and is there."""
+    return set(_marked(_own_mark()))
 
 
 def end_processes(mark: str) -> None:
     """Kill every process but this one that has ``mark`` in its environment, those that they start meanwhile too."""
     for _ in range(100):
-        marked = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _has(pid, mark)]
+        marked = _marked(mark)
         if not marked:
             return
         for pid in marked:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _own_mark() -> str:
+    return os.environ[JOB_VARIABLE].split(".")[-1]
+
+
+def _marked(mark: str) -> list[int]:
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _has(pid, mark)]
 
 
 def _has(pid: int, mark: str) -> bool:

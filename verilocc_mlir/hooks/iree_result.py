@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.forms import filled, to_data
 from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.hooks.kernels import KernelSource
 from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
+from verilocc_mlir.results.documents.tries import ModelPartForm
+from verilocc_mlir.results.model_part import ModelPart, of_documents
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
-REPORT_VERSION = 4
+REPORT_VERSION = 5
 """Version of the JSON form; raised whenever it changes."""
 
 _DIGITS = 4
@@ -167,6 +170,11 @@ class IreeResult:
         return tuple(f"in {count}{of}: {said}" for said, count in counts.items())
 
     @property
+    def models(self) -> tuple[ModelPart, ...]:
+        """The models that were asked, here and behind a server."""
+        return of_documents(kernel.report for kernel in self.kernels)
+
+    @property
     def exit_code(self) -> ExitCode:
         """PROVED if every kernel in the file is, by anyone; of the others, REFUTED if one has a counterexample, ours or
         IREE's own, else UNKNOWN.
@@ -187,6 +195,7 @@ class IreeResult:
             "exit_code": int(self.exit_code),
             "counts": self.counts(),
             "server": list(self.server),
+            "models": [to_data(filled(ModelPartForm, part)) for part in self.models],
             "vmfb": {"bytes": len(self.vmfb), "sha256": hashlib.sha256(self.vmfb).hexdigest()},
             "kernels": [_kernel(kernel) for kernel in self.kernels],
             **self.spent.to_data(),

@@ -34,6 +34,8 @@ def print_result(result: IreeResult, output: str, to: Console) -> None:
             to.print(Text(f"IREE's own stays{verdict}: {kernel.executable}: {kernel.reason}"))
     for line in result.server:
         to.print(Text(f"server: {line}"))
+    for part in result.models:
+        to.print(Text(f"model: {part.line()}"))
     to.print(Text(summary(result) + (f"; wrote {output}" if output else "; nothing was written")))
 
 

@@ -99,7 +99,7 @@ class AllocatePass:
         failed = False
         for module, result in worked:
             if result.verdict == "proved":
-                _remark_fallbacks(bindings, module, result)
+                _remark_parts(bindings, module, result)
                 _replace(bindings, module, result)
             elif result.verdict == "failed" or self.options.unhandled == "error":
                 bindings.error(module, f"{PASS_NAME}: @{result.name}: {result.reason}")
@@ -159,12 +159,14 @@ def _replace(bindings: Bindings, module: Any, result: ModuleResult) -> None:
     bindings.replace_with_binary(module, list(zip(attributes, result.code_objects, strict=True)), handler)
 
 
-def _remark_fallbacks(bindings: Bindings, module: Any, result: ModuleResult) -> None:
-    """What took the place of our allocation, and of a server's."""
+def _remark_parts(bindings: Bindings, module: Any, result: ModuleResult) -> None:
+    """The part of a server and of models, and what took the place of our allocation."""
     for report in result.reports:
         if report.server:
             message = f"{PASS_NAME}: @{result.name}: the allocation server had not its part: {report.server}"
             bindings.remark(module, message)
+        for part in report.models:
+            bindings.remark(module, f"{PASS_NAME}: @{result.name}: model {part.line()}")
         for function in report.functions:
             for phase in function.phases:
                 if phase.fallback:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
+from dataclasses import replace
+
+from verilocc_mlir.mir.header import rows, virtual_registers
+from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile, VirtualRegister
 
 
 def print_mir(file: MirFile) -> str:
@@ -15,6 +18,34 @@ def print_function(function: MachineFunction) -> str:
     for block in function.blocks:
         _block_lines(block, lines)
     return "\n".join(lines) + "\n" + function.footer
+
+
+def with_register_rows(function: MachineFunction) -> MachineFunction:
+    """The function with a row of ``registers:`` for each register of its table: one that was made by hand, which no
+    operand gives a class, is none without it.
+    """
+    written = virtual_registers(function.header_lines)
+    if all(written.get(number) == register for number, register in function.registers.items()):
+        return function
+    given = dict(zip(written, rows(function.header_lines, "registers"), strict=True))
+    table = [
+        given[number] if written.get(number) == register else _row(register)
+        for number, register in sorted(function.registers.items())
+    ]
+    *header, body = function.header_lines
+    kept: list[str] = []
+    inside = False
+    for line in header:
+        inside = line.startswith("registers:") or (inside and line.startswith(" "))
+        if not inside:
+            kept.append(line)
+    lines = "\n".join([*kept, "registers:", *table, body]).split("\n")
+    return replace(function, header_lines=tuple(lines))
+
+
+def _row(register: VirtualRegister) -> str:
+    hint, flags = f"'{register.preferred}'", ", ".join(register.flags)
+    return f"  - {{ id: {register.id}, class: {register.cls}, preferred-register: {hint}, flags: [ {flags} ] }}"
 
 
 def _block_lines(block: BasicBlock, lines: list[str]) -> None:

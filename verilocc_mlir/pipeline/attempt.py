@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smt_verifier.audit import FunctionAudit
@@ -20,6 +21,7 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.printer import print_mir, with_register_rows
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.problem.build import build_problem
@@ -331,9 +333,13 @@ def _try(
 
     attempts: list[Attempt] = []
     proposed_so_far: list[Proposed] = []
-    for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts):
+    text = partial(text_of, file, function)
+    for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts, text=text):
         proposed_so_far.append(proposed)
-        whose = Attempt(proposed.allocator, "", server=proposed.server, version=proposed.version)
+        whose = Attempt(
+            proposed.allocator, "", server=proposed.server, version=proposed.version, model=proposed.use,
+            tries=proposed.tries,
+        )  # fmt: skip
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:
             attempts.append(replace(whose, ended="allocate", reason=proposed.reason, cause=proposed.cause))
@@ -350,6 +356,14 @@ def _try(
         attempts.append(replace(whose, ended="audit", proof=proof))
         return Candidate(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
     return Candidate(tuple(attempts), tuple(proposed_so_far), problem)
+
+
+def text_of(file: MirFile, function: MachineFunction) -> str:
+    """Machine IR of the phase with ``function`` as it stands now in it; its problem is made of nothing else. The other
+    functions' calls say what it must leave alone.
+    """
+    given = with_register_rows(function)
+    return print_mir(replace(file, functions=tuple(given if f.name == given.name else f for f in file.functions)))
 
 
 def proof_verdict(result: ProofResult) -> CheckResult:

@@ -19,11 +19,17 @@ from verilocc_mlir.allocators import (
     AllocationFailure,
     Allocator,
     Counterexample,
+    ModelProposal,
+    ModelUse,
     Partial,
+    Reading,
     Refutation,
     Regenerating,
     Remote,
+    ServedProposal,
+    ServerAttempt,
 )
+from verilocc_mlir.crew.abandon import interruptible
 from verilocc_mlir.errors import VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -48,6 +54,8 @@ class Proposed:
         cause: ``AllocationFailure.reason`` of it, or ``""``.
         server: the address of the server that was asked, ``""`` for an allocator of this process.
         partial: ``AllocationFailure.partial`` of it.
+        use: what a model of this process did for it; None without one.
+        tries: of the server that was asked.
     """
 
     allocator: str
@@ -58,6 +66,8 @@ class Proposed:
     cause: str = ""
     server: str = ""
     partial: Partial | None = None
+    use: ModelUse | None = None
+    tries: tuple[ServerAttempt, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -71,6 +81,7 @@ def proposals(
     clock: Clock,
     *,
     attempts: int = DEFAULT_ATTEMPTS,
+    text: Callable[[], str] | None = None,
 ) -> Iterator[Proposed]:
     """Attempts in order, made when they are asked for: the caller stops at the first that satisfies it.
 
@@ -78,30 +89,44 @@ def proposals(
         allocators: the one wanted first, then what to fall back to.
         clock: takes the CPU time, as ``allocate`` and ``prove``.
         attempts: proposals of each allocator that can try again; others are asked once, they would answer the same.
+        text: gives the machine IR of which ``problem`` is the problem, for allocators that read it; None: there is
+            none.
     """
     for allocator in allocators:
         refuted: tuple[Refutation, ...] = ()
         server = allocator.address if isinstance(allocator, Remote) else ""
         for _ in range(attempts if isinstance(allocator, Regenerating) else 1):
             try:
-                with clock.measure("allocate"):
-                    proposal = _propose(allocator, problem, refuted)
+                with clock.measure("allocate"), interruptible():
+                    proposal = _propose(allocator, problem, refuted, text)
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
                 reason, cause = _failure(allocator, error)
-                partial = error.partial if isinstance(error, AllocationFailure) else None
-                yield Proposed(allocator.name, allocator.version, None, None, reason, cause, server, partial)
+                failure = error if isinstance(error, AllocationFailure) else AllocationFailure("", reason="")
+                yield Proposed(
+                    allocator.name, allocator.version, None, None, reason, cause, server, failure.partial, failure.use,
+                    failure.tries,
+                )  # fmt: skip
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)
-            yield Proposed(allocator.name, allocator.version, proposal, proof, server=server)
+            use = proposal.use if isinstance(proposal, ModelProposal) else None
+            tries = proposal.tries if isinstance(proposal, ServedProposal) else ()
+            yield Proposed(allocator.name, allocator.version, proposal, proof, server=server, use=use, tries=tries)
             refuted = (*refuted, refutation_of(problem, proposal, proof))
 
 
-def _propose(allocator: Allocator, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
+def _propose(
+    allocator: Allocator,
+    problem: AllocationProblem,
+    refuted: tuple[Refutation, ...],
+    text: Callable[[], str] | None,
+) -> Proposal:
     if refuted and isinstance(allocator, Regenerating):
         return _checked(allocator.regenerate(problem, refuted))
+    if text is not None and isinstance(allocator, Reading):
+        return _checked(allocator.allocate_text(text(), problem))
     return _checked(allocator.allocate(problem))
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc import StatusCode
 from grpc_status import rpc_status
@@ -27,6 +26,7 @@ from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.remote.addresses import SOCKET, is_local
 from verilocc_mlir.remote.codes import DOMAIN, code_of
 from verilocc_mlir.remote.credentials import channel_credentials
+from verilocc_mlir.remote.tries import printable, seconds_of
 
 TOKEN_VARIABLE = "VERILOCC_TOKEN"
 """Environment variable with the bearer token, where no file is named."""
@@ -35,7 +35,6 @@ _ALLOCATION = "/verilocc.v1.AllocationService"
 _AUDIT = "/verilocc.v1.AuditService"
 _PLANS = "/verilocc.v1.PlanService"
 _MAX_ANSWER_BYTES = 256 << 20
-_MAX_TEXT = 400
 _BAD_INPUT = (
     StatusCode.INVALID_ARGUMENT,
     StatusCode.NOT_FOUND,
@@ -151,11 +150,13 @@ class Client:
             # A proxy is no way to this machine, and nobody a token is for.
             ("grpc.enable_http_proxy", 0 if local else 1),
         ]
+        # Machine IR packs to a tenth. Any server of gRPC unpacks; its limit of a request is that of the unpacked one.
+        packing = grpc.Compression.Gzip
         if tls:
             credentials = channel_credentials(access.ca, access.certificate, access.key)
-            self._channel = grpc.secure_channel(address, credentials, options)
+            self._channel = grpc.secure_channel(address, credentials, options, packing)
         else:
-            self._channel = grpc.insecure_channel(address, options)
+            self._channel = grpc.insecure_channel(address, options, packing)
         self._allocate = self._channel.unary_unary(
             f"{_ALLOCATION}/Allocate",
             allocation.AllocateRequest.SerializeToString,
@@ -321,11 +322,11 @@ class Client:
             if detail.Unpack(info) and info.domain == DOMAIN:
                 reason = printable(info.reason)
             elif detail.Unpack(delay):
-                retry = _seconds(delay.retry_delay)
+                retry = seconds_of(delay.retry_delay)
         return RemoteError(self.shown, code, reason, printable(call.details() or ""), retry)
 
     def _request_error(self, error: allocation.RequestError) -> RemoteError:
-        retry = _seconds(error.retry_delay) if error.HasField("retry_delay") else None
+        retry = seconds_of(error.retry_delay) if error.HasField("retry_delay") else None
         return RemoteError(self.shown, code_of(error.code), printable(error.reason), printable(error.message), retry)
 
 
@@ -351,13 +352,3 @@ def _read_token(path: Path) -> str:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the token cannot be read: {error}", where=str(path)) from error
-
-
-def printable(text: str) -> str:
-    """What a server said, as one line that a terminal can be shown."""
-    visible = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(visible.split())[:_MAX_TEXT]
-
-
-def _seconds(duration: Duration) -> float:
-    return max(0.0, duration.seconds + duration.nanos / 1e9)

@@ -43,7 +43,7 @@ PHASES: dict[Phase, problem_pb2.Phase.ValueType] = {
     "vgpr": problem_pb2.PHASE_VGPR,
 }
 PHASE_NAMES: dict[int, Phase] = {number: name for name, number in PHASES.items()}
-_PHASE_NUMBERS: dict[str, problem_pb2.Phase.ValueType] = {str(name): number for name, number in PHASES.items()}
+PHASE_NUMBERS: dict[str, problem_pb2.Phase.ValueType] = {str(name): number for name, number in PHASES.items()}
 _KINDS = {
     "def": problem_pb2.POINT_KIND_DEF,
     "early-def": problem_pb2.POINT_KIND_EARLY_DEF,
@@ -60,7 +60,7 @@ def problem_message(problem: AllocationProblem) -> problem_pb2.AllocationProblem
     return _message(
         problem_pb2.AllocationProblem,
         problem,
-        phase=_PHASE_NUMBERS[problem.phase],
+        phase=PHASE_NUMBERS[problem.phase],
         ranges=[_range_message(r) for r in problem.ranges],
         affinities=[_message(problem_pb2.Affinity, a) for a in problem.affinities],
         fixed=[_message(problem_pb2.FixedOccupation, f, segments=_segment_messages(f.segments)) for f in problem.fixed],

@@ -44,6 +44,8 @@ def print_report(report: Report, to: Console) -> None:
     for function in report.functions:
         for phase in function.phases:
             _explain(function, phase, to)
+    for part in report.models:
+        to.print(Text(f"model: {part.line()}"))
     for field in report.mended:
         to.print(Text(f"mended: {field}"))
     for note in report.notes:
@@ -94,7 +96,7 @@ def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str
         Text(function.name if first else ""),
         phase.phase.upper(),
         phase.allocator + (" (fallback)" if phase.fallback else ""),
-        str(len(phase.attempts)),
+        str(sum(len(attempt.tries) or 1 for attempt in phase.attempts)),
         Text(str(phase.outcome), style=STYLES[phase.outcome]),
         str(phase.obligations),
         _registers(phase.phase, function.resources, function.greedy),
@@ -139,10 +141,13 @@ def _waves(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
 
 def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
     where = f"{function.name}, {phase.phase.upper()}"
-    for attempt in phase.attempts[:-1]:
-        if attempt.server:
+    for attempt in phase.attempts:
+        if attempt.server and attempt is not phase.attempts[-1]:
             whose = "LLVM's" if phase.fallback else "local"
             to.print(Text(f"remote: {where}: {_told(attempt)}; {whose} allocation instead"))
+        for number, one in enumerate(attempt.tries, 1):
+            for violated in one.refuted[:_MAX_FINDINGS]:
+                to.print(Text(f"refuted: {where}: try {number} of {attempt.server}: {one.allocator}: {violated}"))
     if phase.fallback:
         to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
     for attempt in phase.attempts:

@@ -5,21 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.outcome import Outcome, combine
+from verilocc_mlir.allocators.protocol import ServerAttempt
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.results.compile import EXIT_CODES
 
-ALLOCATE_VERSION = 1
+ALLOCATE_VERSION = 2
 """Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAttempt:
-    """One proposal, as the server tells it: whose, the step that decided, and why it was not taken (``""``: it was)."""
-
-    allocator: str
-    version: str
-    ended: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

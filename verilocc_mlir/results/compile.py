@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators.protocol import ModelUse, ServerAttempt
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.results.model_part import ModelPart, model_parts
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 7
+REPORT_VERSION = 8
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -60,6 +62,8 @@ class Attempt:
         server: address of the server that was asked; ``""`` for an allocator of this process.
         version: the allocator's, as it was then; ``""`` where none proposed.
         cause: why the allocator gave no assignment, in a word (``AllocationFailure.reason``), or ``""``.
+        model: what a model of this process did for it; None without one.
+        tries: of the server, in its words; the last one is what it answered with.
     """
 
     allocator: str
@@ -70,6 +74,8 @@ class Attempt:
     server: str = ""
     cause: str = ""
     version: str = ""
+    model: ModelUse | None = None
+    tries: tuple[ServerAttempt, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -232,6 +238,11 @@ class Report:
             if outcome in outcomes:
                 return outcome
         return Outcome.PROVED if self.functions and all(f.is_proved for f in self.functions) else Outcome.UNKNOWN
+
+    @property
+    def models(self) -> tuple[ModelPart, ...]:
+        """The models that were asked, here and behind a server."""
+        return model_parts(self.functions)
 
     @property
     def exit_code(self) -> ExitCode:

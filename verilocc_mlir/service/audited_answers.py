@@ -20,8 +20,9 @@ from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.remote import wire
-from verilocc_mlir.remote.client import RemoteError, printable
-from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction, ServerAttempt
+from verilocc_mlir.remote.client import RemoteError
+from verilocc_mlir.remote.tries import printable, tries_of
+from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.inputs import load_input
@@ -105,10 +106,7 @@ def _function(
     claim: allocation.FunctionAllocation,
     audited: FunctionAudit,
 ) -> AllocatedFunction:
-    attempts = tuple(
-        ServerAttempt(printable(a.allocator), printable(a.version), printable(a.ended), printable(a.reason))
-        for a in claim.attempts
-    )
+    attempts = tries_of(claim.attempts)
     claimed = _OUTCOMES.get(claim.outcome, Outcome.UNKNOWN)
     if claimed is not Outcome.PROVED:
         reason = printable(claim.reason) or "the server does not say why"

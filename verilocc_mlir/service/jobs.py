@@ -26,6 +26,7 @@ from verilocc_mlir.allocators.measure import measure
 from verilocc_mlir.allocators.protocol import model_behind
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.crew.abandon import check as check_wanted
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
@@ -50,6 +51,9 @@ from verilocc_mlir.version import __version__
 
 MAX_ATTEMPTS = 32
 """What a request may ask for."""
+
+_SHOWN = 60
+"""Characters of a name in a message."""
 
 Factory = Callable[[str], Allocator]
 
@@ -81,8 +85,9 @@ class Deadline:
         """Seconds that are left.
 
         Raises:
-            ServiceError: none are.
+            ServiceError: none are. Abandoned: nobody waits for the answer.
         """
+        check_wanted()
         remaining = self._end - time.monotonic()
         if remaining <= 0:
             raise out_of_time()
@@ -166,6 +171,8 @@ class _Allocation:
         self.solver = PatientSolver(deadline, RecordingSolver(default_solver()))
         if not 0 <= request.max_attempts <= MAX_ATTEMPTS:
             raise malformed(f"max_attempts is {request.max_attempts}, not between 0 and {MAX_ATTEMPTS}", request=True)
+        if request.assignment_only and request.return_mir:
+            raise malformed("assignment_only and return_mir exclude each other", request=True)
         self.attempts = request.max_attempts or terms.attempts
         name = request.allocator or terms.allocators[0]
         if name not in terms.allocators:
@@ -182,7 +189,10 @@ class _Allocation:
         input_kind = self.request.WhichOneof("input")
         if input_kind is None:
             raise malformed("the request has neither machine IR nor a problem", request=True)
-        functions, mir = self._text(self.request.mir) if input_kind == "mir" else ([self._problem()], b"")
+        if input_kind == "mir":
+            functions, mir, for_target = self._text(self.request.mir)
+        else:
+            functions, mir, for_target = [self._problem()], b"", self.request.problem.target
         first = self.allocators[0]
         return allocation.AllocateResponse(
             functions=functions,
@@ -190,7 +200,7 @@ class _Allocation:
             versions=allocation.Versions(
                 verilocc=__version__,
                 allocator=f"{first.name} {first.version}",
-                model=model_behind(first),
+                model=model_behind(first, for_target),
                 solver=solver_version(),
             ),
             steps=[
@@ -217,32 +227,43 @@ class _Allocation:
                 return _allocated(problem.function, problem, proposed, attempts)
         return _not_allocated(problem.function, attempts)
 
-    def _text(self, given: allocation.MachineIr) -> tuple[list[allocation.FunctionAllocation], bytes]:
+    def _text(self, given: allocation.MachineIr) -> tuple[list[allocation.FunctionAllocation], bytes, str]:
+        """The functions, the text with their registers in it, and the processor."""
         name = given.name or "<request>"
         with self.clock.measure("parse"):
             file, machine = _machine_ir(given.text, name, given.target)
         _known_phase(given.phase)
         phase: Phase = wire.PHASE_NAMES[given.phase]
         _of_phase(file, phase, name)
-        states = [self._function(file, f, machine, phase) for f in file.functions]
+        wanted = [f for f in file.functions if given.function in ("", f.name)]
+        if not wanted:
+            raise malformed(f"{name}: there is no function {given.function[:_SHOWN]!r} in it", request=True)
+        states = {f.name: self._function(file, f, machine, phase) for f in wanted}
+        if self.request.assignment_only:
+            for state in states.values():
+                if state.rewritten is not None:
+                    state.attempts[-1].ended = "prove"
+            return [state.message() for state in states.values()], b"", machine.name
         text = ""
         # A function whose audit fails goes back to what it was, and the text is made without it.
-        while any(state.rewritten is not None and state.audit is None for state in states):
+        while any(state.rewritten is not None and state.audit is None for state in states.values()):
             with self.clock.measure("print"):
-                text = print_mir(replace(file, functions=tuple(state.rewritten or state.before for state in states)))
+                now = {n: state.rewritten or state.before for n, state in states.items()}
+                text = print_mir(replace(file, functions=tuple(now.get(f.name, f) for f in file.functions)))
             with self.clock.measure("parse"):
                 again = parse_mir(text, f"{name} after {phase}")
             refuted = False
-            for state, after in zip(states, again.functions, strict=True):
-                if state.rewritten is not None and state.audit is None:
+            for after in again.functions:
+                state = states.get(after.name)
+                if state is not None and state.rewritten is not None and state.audit is None:
                     refuted |= not self._audit(state, file, after, machine)
             if refuted:
                 text = ""
-                for state in states:
+                for state in states.values():
                     state.audit = None
         if not text:
             text = print_mir(file)
-        return [state.message() for state in states], text.encode()
+        return [state.message() for state in states.values()], text.encode(), machine.name
 
     def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
         # A client that does not want a text back gets an assignment for the text that it sent.
@@ -280,6 +301,16 @@ class _Allocation:
             ended=attempt.ended,
             reason=attempt.reason,
         )
+        if proposed is not None and (use := proposed.use) is not None:
+            message.model.CopyFrom(
+                allocation.ModelUse(
+                    model=use.model,
+                    adapter=use.adapter,
+                    tokens=use.tokens,
+                    wall_time=duration(use.seconds),
+                    note=use.note,
+                )
+            )
         if proposed is not None and proposed.proof is not None:
             proof = proposed.proof
             # A proof asks one question, or none where the proposal is no answer. All attempts were made before this.

@@ -2,7 +2,8 @@
 
 A request waits for a worker, is worked on within its time, and costs at most the worker it was given: one that hangs
 is killed with all it started; where one ends or answers nonsense, the request is tried once more on another. A request
-that nobody waits for any more ends its worker at once.
+that nobody waits for any more is given up by its worker, which then has the next one. Where it does not do that soon,
+another one starts beside it, and who is ready first goes on.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ _START_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
 """What a worker may take beyond the request's time to say so itself."""
 _TRIES = 2
+_GIVING_UP_SECONDS = 0.25
+"""For a worker to give up what nobody waits for, before another one is started."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """An answer and what it cost: seconds waited for a worker, wall seconds in it, CPU seconds of it and its solver."""
+    """An answer and what it cost: seconds until a worker had it, the start of one included; wall seconds in it; CPU
+    seconds of it and its solver.
+    """
 
     data: bytes
     waited: float
@@ -115,6 +120,9 @@ class WorkerPool:
     _threads: ThreadPoolExecutor = field(init=False)
     """One for each worker that is asked, and for each that starts."""
     _starting: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    """One for each worker that is to give up."""
+    _given_up: set[JobWorker] = field(default_factory=set[JobWorker])
     _reaping: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _closed: bool = False
 
@@ -147,24 +155,32 @@ class WorkerPool:
             self.counts.waiting -= 1
         started = time.monotonic()
         self.counts.busy += 1
-        cpu = -1.0
+        cpu, waited = -1.0, 0.0
         try:
-            answer, data = await self._tried(kind, payload, asked_at + seconds)
+            answer, data, waited = await self._tried(kind, payload, asked_at + seconds)
             cpu = float(answer.get("cpu", 0.0))
         finally:
-            worked = time.monotonic() - started
+            worked = time.monotonic() - started - waited
             self.pace.note(worked)
             self.counts.busy -= 1
             # Of work that failed or was ended nobody says what it took.
             self._turns.give_back(caller, worked if cpu < 0 else cpu)
-        return Done(data, started - asked_at, worked, cpu)
+        return Done(data, started - asked_at + waited, worked, cpu)
 
-    async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
+    async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes, float]:
+        """The answer, and the seconds that it waited for a worker that was not ready."""
+        waited = 0.0
         for attempt in range(_TRIES):
-            worker = await within(self._take, end - time.monotonic())
+            begun = time.monotonic()
+            worker = await within(self._take, end - begun)
+            waited += time.monotonic() - begun
             rest = end - time.monotonic()
+            question = {"kind": kind, "seconds": rest}
+            asked = asyncio.ensure_future(self._in_thread(_ask, worker, question, rest, payload))
             try:
-                answer, data = await self._in_thread(_ask, worker, {"kind": kind, "seconds": rest}, rest, payload)
+                answer, data = await asyncio.shield(asked)
+                if answer.get("abandoned"):
+                    raise WorkerFailure("the worker gave up what somebody waits for")
             except Late:
                 self._discard(worker, lost=False)
                 raise out_of_time() from None
@@ -175,13 +191,13 @@ class WorkerPool:
                 raise worker_lost() from error
             except BaseException:
                 # Cancelled: nobody waits for the answer.
-                self._discard(worker, lost=False)
+                self._leave(worker, asked)
                 raise
             self._put_back(worker)
             for one in answer.get("defects", ()):
                 log("defect", logging.ERROR, message=one["message"], traceback=one["traceback"])
             if answer.get("ok"):
-                return answer, data
+                return answer, data, waited
             if "traceback" in answer:
                 log("defect", logging.ERROR, message=answer["message"], traceback=answer["traceback"])
             raise ServiceError(code_of(answer["code"]), answer["reason"], answer["message"], answer["retry"])
@@ -193,35 +209,37 @@ class WorkerPool:
         for starting in self._starting:
             starting.cancel()
         await asyncio.gather(
-            asyncio.to_thread(self._crew.stop), *self._starting, *self._reaping, return_exceptions=True
-        )
+            asyncio.to_thread(self._crew.stop), *self._starting, *self._leaving, *self._reaping,
+            return_exceptions=True,
+        )  # fmt: skip
         self._threads.shutdown()
         for worker in self._all:
             worker.close()
         self._all.clear()
 
     async def _take(self) -> JobWorker:
-        """A worker that waits, or one that is being started, whoever had it started."""
+        """A worker that waits, that is about to give up, or that is being started, whoever had it started."""
         while not self._closed:
             while self._idle:
                 worker = self._idle.pop()
                 if worker.status is None:
                     return worker
                 self._discard(worker, lost=True)
-            if not self._starting:
+            if not self._starting and not self._leaving:
                 self._replace()
-            done, _ = await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(self._starting | self._leaving, return_when=asyncio.FIRST_COMPLETED)
             for failed in filter(None, (one.exception() for one in done if not one.cancelled())):
                 raise worker_lost() from failed
         raise draining()
 
-    def _replace(self) -> None:
+    def _replace(self) -> asyncio.Task[None]:
         """Start a worker that belongs to no request. So a request with little time left does not end the start, and
         the next request does not pay for it.
         """
         task = asyncio.ensure_future(self._start_one())
         self._starting.add(task)
         task.add_done_callback(self._started)
+        return task
 
     def _started(self, task: asyncio.Task[None]) -> None:
         self._starting.discard(task)
@@ -236,10 +254,38 @@ class WorkerPool:
             self.counts.lost += 1
             raise
         self._all.add(worker)
-        self._idle.append(worker)
+        if len(self._all - self._given_up) > self.workers:
+            # It was started in place of one that gave up after all.
+            self._end(worker, lost=False)
+        else:
+            self._idle.append(worker)
 
     def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> Awaitable[_T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def _leave(self, worker: JobWorker, asked: asyncio.Future[Message]) -> None:
+        """Nobody waits for the answer: have the worker give up. It has the next request as soon as it did."""
+        worker.abandon()
+        self._given_up.add(worker)
+        task = asyncio.ensure_future(self._left(worker, asked))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _left(self, worker: JobWorker, asked: asyncio.Future[Message]) -> None:
+        start = time.monotonic()
+        # Whatever comes of it is nobody's error.
+        asked.add_done_callback(lambda one: one.cancelled() or one.exception())
+        await asyncio.wait({asked}, timeout=_GIVING_UP_SECONDS)
+        if not asked.done() and not self._closed:
+            await asyncio.wait({asked, self._replace()}, return_when=asyncio.FIRST_COMPLETED)
+        self._given_up.discard(worker)
+        there = len(self._all - self._given_up) <= self.workers
+        kept = there and asked.done() and not asked.cancelled() and asked.exception() is None and not worker.last
+        log("given up", seconds=round(time.monotonic() - start, 4), pid=worker.pid, kept=kept)
+        if kept:
+            self._put_back(worker)
+        else:
+            self._discard(worker, lost=False)
 
     def _put_back(self, worker: JobWorker) -> None:
         if worker.last or worker.answered >= self.max_requests or self._closed:

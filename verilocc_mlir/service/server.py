@@ -24,7 +24,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import problem_pb2, verdict_pb2
-from verilocc_mlir.allocators.protocol import model_behind
+from verilocc_mlir.allocators.protocol import Allocator, Modelled, model_behind
 from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
 from verilocc_mlir.service.batch_book import Book
@@ -175,7 +175,9 @@ class Front:
             targets=list(TARGETS),
             phases=[problem_pb2.PHASE_SGPR, problem_pb2.PHASE_VGPR],
             allocators=[
-                allocation.AllocatorInfo(name=name, version=found.version, model=model_behind(found))
+                allocation.AllocatorInfo(
+                    name=name, version=found.version, model=model_behind(found), adapters=_adapters(found)
+                )
                 for name, found in offered
             ],
             limits=allocation.Limits(
@@ -499,6 +501,11 @@ class _ByPath(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         return self._methods.get(handler_call_details.method)
+
+
+def _adapters(found: Allocator) -> list[allocation.Adapter]:
+    adapters = found.adapters if isinstance(found, Modelled) else ()
+    return [allocation.Adapter(name=a.name, targets=a.targets, trained_on=a.trained_on) for a in adapters]
 
 
 def _metadata(context: _Context) -> dict[str, str]:

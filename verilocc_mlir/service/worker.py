@@ -2,7 +2,8 @@
 
 A question has ``kind`` and ``seconds``, and the request. An answer's header has ``ok`` and ``cpu`` (seconds), for an
 error the fields of ``ServiceError``, for a defect ``traceback``, and ``defects`` (``message`` and ``traceback``) for
-those of allocators; none of them has anything of the request.
+those of allocators; none of them has anything of the request. A request that nobody waits for any more is given up
+(``crew.abandon``): ``abandoned`` says so, and the process stays, with its solver and its model.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from grpc import StatusCode
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, default_solver
 from verilocc_mlir.allocators import Loading
-from verilocc_mlir.crew.descendants import serve_jobs
+from verilocc_mlir.crew import abandon
+from verilocc_mlir.crew.descendants import serve_jobs, started_by_this
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.clock import cpu_seconds
@@ -67,6 +69,7 @@ def answer_requests(memory_mib: int, attempts: int, terms: str) -> None:
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server hears it and ends this process when it is done
+    abandon.listen()
     serve_jobs(partial(_load, attempts, terms), memory_mib)
 
 
@@ -83,8 +86,14 @@ def _load(attempts: int, terms: str) -> Answer:
 
     def answer(header: dict[str, Any], body: bytes) -> tuple[Mapping[str, object], bytes]:
         before = cpu_seconds()
-        result, data = _answer(header, body, offered)
-        last = result.get("reason") == "MEMORY_LIMIT"
+        abandon.begin()
+        try:
+            result, data = _answer(header, body, offered)
+            last = result.get("reason") == "MEMORY_LIMIT"
+        except abandon.Abandoned:
+            result, data = {"ok": False, "abandoned": True}, b""
+            # Of what this process started the solver alone may stay: all else ends with it.
+            last = not started_by_this() <= set(default_solver().pool.pids())
         return {**result, "cpu": cpu_seconds() - before, "defects": defects.take(), "last": last}, data
 
     return answer

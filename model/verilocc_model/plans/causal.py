@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.target.targets import TARGETS
+from verilocc_mlir.version import __version__
+from verilocc_model.card import README, write_readme
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Policy, kind
@@ -81,6 +85,10 @@ class Causal:
         self._sizes, self._adapted, self._trained, self._seed, self._say = sizes, adapted, trained, seed, say
         self.name = "causal transformer" + (", adapters for CDNA and RDNA" if adapted else "")
         self._models: dict[str, Any] = {}
+        self._learned_from: dict[str, Counter[str]] = {}
+        """Of each adapter that was trained here: kernels by target."""
+        self._cards: dict[str, bytes] = {}
+        """Of each adapter that was loaded."""
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         torch.manual_seed(self._seed)
@@ -107,6 +115,7 @@ class Causal:
         self._say(f"adapter {name}: {len(kernels)} kernels")
         train(model, self.words, kernels, self._sizes.adapter_epochs, self._sizes, self._say)
         self._models[name] = model.eval()
+        self._learned_from[name] = Counter(kernel.cell.target for kernel in kernels)
 
     def model_for(self, target: str) -> tuple[str, Any]:
         """The adapter's name and model for a target: its own, else that of its kind, else the base, ``""``."""
@@ -171,8 +180,35 @@ class Causal:
         self._base.save_pretrained(directory)
         for name, model in self._models.items():
             model.save_pretrained(directory / "adapters" / name)
+            self._write_card(directory, name)
         data = {"sizes": asdict(self._sizes), "words": self.words.to_data()}
         write_whole(directory / WORDS, (json.dumps(data, indent=1) + "\n").encode())
+
+    def _write_card(self, directory: Path, name: str) -> None:
+        """The card of an adapter for people: what was trained here, or the card that was loaded."""
+        adapter, sizes = directory / "adapters" / name, self._sizes
+        if name not in self._learned_from:
+            if name in self._cards:
+                write_whole(adapter / README, self._cards[name])
+            return
+        counts = self._learned_from[name]
+        write_readme(
+            adapter,
+            f"{directory.name}+{name}",
+            f"the model of plans {directory.name}",
+            [target for target in TARGETS if name in (target, kind(target))],
+            "`verilocc compile -O=learned` and `verilocc serve --plan-model=DIR`, where DIR is the model's directory.\n"
+            "What it states is compared with what `fast` tries, and proved.",
+            {
+                "trained on kernels": ", ".join(f"{count} for {target}" for target, count in sorted(counts.items())),
+                "passes": sizes.adapter_epochs,
+                "rank, alpha": f"{sizes.rank}, {2 * sizes.rank}",
+                "highest learning rate": sizes.rate,
+                "facts hidden at random": sizes.dropped,
+                "seed": self._seed,
+                "made by": f"verilocc {__version__}",
+            },
+        )
 
     @classmethod
     def load(cls, directory: Path, say: Say = _silent) -> Causal:
@@ -192,6 +228,8 @@ class Causal:
         for path in sorted((directory / "adapters").glob("*")):
             model: Any = PeftModel.from_pretrained(copy.deepcopy(result._base), path)
             result._models[path.name] = model.eval()
+            if (path / README).is_file():
+                result._cards[path.name] = (path / README).read_bytes()
         return result
 
 

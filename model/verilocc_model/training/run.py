@@ -16,7 +16,8 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
-from verilocc_model.card import CARD, encoding_of, read_card
+from verilocc_model.allocator import applied_for
+from verilocc_model.card import CARD, encoding_of, read_card, write_readme
 from verilocc_model.encoding.examples import Window
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.encoding.writing import TEXT, Writing
@@ -185,8 +186,33 @@ def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about:
         "validation": rows[-1]["validation"] if rows else {},
     }
     write_whole(final / CARD, json.dumps(card, indent=1).encode())
+    if card["kind"] == "adapter":
+        _write_readme(final, card, config)
     write_whole(out / "metrics.json", json.dumps({"config": config.to_data(), "rows": rows}, indent=1).encode())
     plot(rows, out / "metrics.svg")
+
+
+def _write_readme(final: Path, card: dict[str, Any], config: TrainConfig) -> None:
+    """The adapter's card for people."""
+    shares = {stage: measured["accuracy"] for stage, measured in card["validation"].items()}
+    write_readme(
+        final,
+        card["name"],
+        card["base"],
+        applied_for(card["targets"]),
+        "`verilocc compile k.ll --model=DIR` and `verilocc serve --model=DIR`, where DIR is this directory, or a\n"
+        "model that has it in `adapters/FAMILY`. Every answer is proved before it becomes code.",
+        {
+            "trained on problems for": ", ".join(card["targets"]) or "any GPU",
+            "tokens": f"{card['tokens']:,}",
+            "seconds": card["seconds"],
+            "rank, alpha, dropout": f"{config.rank}, {config.alpha}, {config.dropout}",
+            "learning rate": config.learning_rate,
+            "seed": card["seed"],
+            "answers ranked first, of those kept from training": ", ".join(f"{s} {v:.4f}" for s, v in shares.items()),
+            "made by": " ".join(filter(None, ("verilocc", card["verilocc"], card["commit"]))),
+        },
+    )
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:

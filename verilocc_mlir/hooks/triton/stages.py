@@ -168,7 +168,12 @@ class KernelStages:
             record,
             phases={phase.phase: phase.allocator for f in report.functions for phase in f.phases},
             fallbacks={p.phase: p.fallback_reason for f in report.functions for p in f.phases if p.fallback},
-            notes=(*_of_server(report), *report.notes, *(f"mended: {field}" for field in report.mended)),
+            notes=(
+                *_of_server(report),
+                *(f"model {p.line()}" for p in report.models),
+                *report.notes,
+                *(f"mended: {field}" for field in report.mended),
+            ),
             report=report,
         )
         if report.outcome is not Outcome.PROVED or compiled.data is None:

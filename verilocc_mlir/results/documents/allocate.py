@@ -8,6 +8,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir import forms
 from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, Tool, Whole, about, filled
 from verilocc_mlir.results.allocate import ALLOCATE_VERSION, AllocatedFile, AllocatedFunction, AllocateReport
+from verilocc_mlir.results.documents.tries import ServerAttemptForm
 
 
 class ServerForm(Form):
@@ -23,15 +24,6 @@ class RegistersForm(Form):
     sgprs: Whole
     vgprs: Whole
     agprs: Whole
-
-
-class ServerAttemptForm(Form):
-    """One try of the server, in its own words."""
-
-    allocator: str
-    version: str
-    ended: str
-    reason: str | None
 
 
 class AllocatedFunctionForm(Form):

@@ -10,6 +10,7 @@ from verilocc_mlir import forms
 from verilocc_mlir.forms import Amount, ExitNumber, Form, Positive, Sha256, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import REPORT_VERSION, FunctionReport, PhaseReport, Report
+from verilocc_mlir.results.documents.tries import ModelForm, ModelPartForm, ServerAttemptForm
 
 
 class InputForm(Form):
@@ -48,6 +49,9 @@ class AttemptForm(Form):
     reason: str | None
     proof: CheckForm | None
     audit: CheckForm | None
+    server: Annotated[str | None, about("address of the server that was asked")]
+    model: Annotated[ModelForm | None, about("what a model of this process did for it")]
+    tries: Annotated[list[ServerAttemptForm], about("of the server, in its words; the last is what it answered with")]
 
 
 class MovesForm(Form):
@@ -149,6 +153,7 @@ class CompileDocument(Form, kw_only=True):
     functions: list[FunctionForm]
     left_out: Annotated[list[str], about("functions that nobody proves; the output has the others")]
     server: Annotated[str | None, about("why a server that was named had not its part; null where it had")]
+    models: Annotated[list[ModelPartForm], about("models that were asked, here and behind the server")]
     mended: Annotated[list[str], about("kernel descriptor fields set to a direct compile's value")]
     notes: list[str]
     time: TimeForm
