@@ -26,7 +26,6 @@ _TYPE = re.compile(r"(?:\b(?:i\d+|half|float|double|void|ptr|metadata)|%[\w.$-]+
 _STAR = re.compile(r"\s*(addrspace\(\d+\)\s*)?\*")
 _COMMENT = re.compile(r"^((?:[^;\"]|\"[^\"]*\")*);.*$")
 _REASONS = {
-    "does not know the feature": "a feature that LLVM 22 has no more",
     "does not know llvm.": "an intrinsic that LLVM 22 has no more",
     "it is compiled for": "the functions name another GPU",
     "no function is defined": "no function",

@@ -20,7 +20,7 @@ from allocation import (
     without_lane_copies,
 )
 from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
-from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, llc, long, run_llc
+from support import TEST_DATA, cpu_of, each_kernel, few, kernel_paths, llc, long, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -328,6 +328,50 @@ def test_a_matrix_result_that_llvm_lays_over_what_waiting_threads_hold_is_refute
     ours = compile_module(ir.encode(), "tile", Settings(cpu=cpu))
     assert ours.report.outcome is Outcome.PROVED
     assert not any(phase.attempts[-1].allocator == "llvm" for f in ours.report.functions for phase in f.phases)
+
+
+def _tiles(count: int, columns: int) -> str:
+    """A function with ``count`` accumulators of 32x32 in a loop that threads of one wave leave one by one."""
+    rows = -(-count // columns)
+    text = [
+        'target triple = "amdgcn-amd-amdhsa"',
+        "declare <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half>, <4 x half>, <16 x float>, i32, i32, i32)",
+        "define void @tile(ptr %p, ptr %q, ptr %r, i32 %n) #0 {",
+        "e:\n  %z = icmp sgt i32 %n, 0\n  br i1 %z, label %l, label %x",
+        "l:\n  %i = phi i32 [ 0, %e ], [ %j, %l ]",
+        *(f"  %c{k} = phi <16 x float> [ zeroinitializer, %e ], [ %m{k}_1, %l ]" for k in range(count)),
+        "  %ap = getelementptr <4 x half>, ptr %q, i32 %i\n  %bp = getelementptr <4 x half>, ptr %r, i32 %i",
+    ]
+    for step, accumulator in enumerate(("%c{}", "%m{}_0")):
+        for name, number in (("a", rows), ("b", columns)):
+            for k in range(number):
+                pointer = f"%{name}p, i32 {256 * k + 64 * step}"
+                text.append(f"  %g{name}{k}_{step} = getelementptr <4 x half>, ptr {pointer}")
+                text.append(f"  %{name}{k}_{step} = load <4 x half>, ptr %g{name}{k}_{step}")
+        for k in range(count):
+            operands = f"<4 x half> %a{k // columns}_{step}, <4 x half> %b{k % columns}_{step}"
+            operands += f", <16 x float> {accumulator.format(k)}, i32 0, i32 0, i32 0"
+            text.append(f"  %m{k}_{step} = call <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16({operands})")
+    text.append("  %j = add i32 %i, 32\n  %d = icmp slt i32 %j, %n\n  br i1 %d, label %l, label %x\nx:")
+    text += (f"  %o{k} = phi <16 x float> [ zeroinitializer, %e ], [ %m{k}_1, %l ]" for k in range(count))
+    for k in range(count):
+        text.append(f"  %h{k} = getelementptr <16 x float>, ptr %p, i32 {k}\n  store <16 x float> %o{k}, ptr %h{k}")
+    return "\n".join([*text, "  ret void\n}", 'attributes #0 = { "amdgpu-flat-work-group-size"="256,256" }\n'])
+
+
+@pytest.mark.parametrize(("count", "columns"), few([(1, 1)], [(1, 1), (4, 2), (16, 4)]))
+def test_what_matrix_operations_read_for_threads_that_left_the_loop_stays(count: int, columns: int) -> None:
+    """A thread that has left a loop waits with what the operands held in its last iteration, and the matrix
+    instructions of the others' iterations read it again. With 16 accumulators, and 256 registers in which threads wait
+    that skip the loop, those wait in memory; LLVM's default text needs two registers for each accumulator, and another
+    plan's one.
+    """
+    done = compile_module(_tiles(count, columns).encode(), "tiles", Settings(cpu="gfx942"))
+    assert done.report.outcome is Outcome.PROVED, done.report.notes
+    (function,) = done.report.functions
+    assert function.phases[-1].attempts[-1].allocator == "deterministic"
+    assert any(a.kind == "spill" for a in function.phases[-1].spills) is (count == 16)
+    assert (function.plan == "whole-phis") is (count == 16)
 
 
 ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"

@@ -361,6 +361,24 @@ def test_bindings_that_do_not_translate_name_those_that_do(monkeypatch: pytest.M
         Bindings.find()
 
 
+@pytest.mark.skipif("iree.compiler" not in installed(), reason="iree.compiler is not usable here")
+@pytest.mark.parametrize("package", lowering_bindings())
+def test_what_one_mlir_prints_and_another_does_not_read_is_carried_over(package: str) -> None:
+    """``llvm.load {alignment = 4}`` has another syntax in newer versions, and constants are of their result's type."""
+    session, other = Session(package), Session("iree.compiler")
+    aligned = (
+        lowered('chip = "gfx942"')
+        .replace("%arg0[%index]", "%arg0[%at]")
+        .replace("%value = llvm.load %from :", "%value = llvm.load %from {alignment = 4 : i64} :")
+    )
+    zero = "%zero = llvm.mlir.constant(0 : index) : i64\n      %at = llvm.add %index, %zero : i64\n      %from"
+    module = session.parse(aligned.replace("%from", zero, 1))
+    with pytest.raises(other.bindings.ir.MLIRError, match=r"alignment|different integer types"):
+        other.parse(str(module))
+    carried = other.bindings.carry(module, other.context)
+    assert run(other, carried).results[0].verdict == "proved"
+
+
 def test_an_object_of_no_bindings_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"builtins\.int is no object of MLIR"):
         Bindings.of(3)

@@ -7,6 +7,7 @@ from support import TEST_DATA, few
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
@@ -53,6 +54,19 @@ def test_what_the_text_says_in_a_way_of_its_own_is_read(name: str, cpu: str) -> 
     """VCC in inline assembly of a wave of 32 lanes; functions and globals without a name."""
     done = compiled(name, cpu, emit=Emit.OBJ)
     assert is_ours(done), done.report.notes
+
+
+def test_features_that_llvm_does_not_know_are_ignored_in_ir_and_refused_as_options() -> None:
+    """llc warns and goes on; a misspelt option is said."""
+    kernel = (
+        "define amdgpu_kernel void @k(ptr addrspace(1) %p) #0 {\n  store i32 1, ptr addrspace(1) %p\n  ret void\n}\n"
+    )
+    text = f'{kernel}attributes #0 = {{ "target-features"="+fp64-fp16-denormals,-wavefrontsize64,+wavefrontsize32" }}\n'
+    done = compile_module(text.encode(), "old.ll", Settings("gfx1100"))
+    assert is_ours(done), done.report.notes
+    assert any("ignores them: +fp64-fp16-denormals" in note for note in done.report.notes)
+    with pytest.raises(InputError, match=r"does not know the feature \+fp64-fp16-denormals"):
+        compile_module(text.encode(), "old.ll", Settings("gfx1100", features="+fp64-fp16-denormals"))
 
 
 def test_a_layout_of_private_memory_alone_is_an_amd_gpu_s() -> None:

@@ -285,6 +285,17 @@ def test_html_is_well_formed_and_needs_nothing_else(name: str) -> None:
     assert "url(" not in to_html(NOTHING)
 
 
+@pytest.mark.parametrize("name", ["proved", "refuted"])
+def test_html_fits_a_narrow_window(name: str) -> None:
+    """What is wide scrolls by itself: the table and the texts; no column of the rest is wider than a window."""
+    page = to_html(RUNS[name]())
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert page.count("<table>") == page.count('<div class="wide"><table>') == 1
+    assert re.search(r"^\.wide \{ overflow-x: auto; \}", style, re.M)
+    assert re.search(r"^pre \{ overflow-x: auto;", style, re.M)
+    assert re.findall(r"minmax\((.*?), 1fr\)", style) == ["0", "min(26rem, 100%)"]
+
+
 def test_html_shows_both_sides_around_the_finding() -> None:
     parsed = page(refuted())
     finding = next(refuted().findings())[2]

@@ -20,7 +20,7 @@ _SHOWN = re.compile(
     r"(?: <(?P<symbol>[^>]*?)(?:\+0x(?P<offset>[0-9a-f]+))?>)?\s*$"
 )
 _UNCONDITIONAL = ("s_branch", "s_endpgm", "s_setpc", "s_set_pc")
-_TARGET = re.compile(r'^\s*\.amdgcn_target\s+"[^"]*?-(gfx[0-9a-z]+)', re.MULTILINE)
+_TARGET = re.compile(r'^\s*\.amdgcn_target\s+"[^"]*?-(gfx[0-9a-z]+(?:-\d+)*(?:-generic)?)', re.MULTILINE)
 _PADDING = ("s_code_end", "s_nop")
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ TRANSLATING_PACKAGES = ("torch_mlir", "mlir")
 """Bindings that translate to LLVM IR, in the order in which they are tried for modules of bindings that do not."""
 
 EXTRA = "mlir"
+_INDEX = re.compile(r'("llvm\.mlir\.constant"\(\) <\{value = -?\d+ : )index(?=\}> : \(\) -> (i\d+))')
 _BINARY_FORMAT = 3
 """gpu.object's ``bin`` (CompilationTarget in mlir/Dialect/GPU/IR/CompilationInterfaces.td)."""
 
@@ -154,6 +156,28 @@ class Bindings:
                     f"and those of {installed.package} do not read the module: {reason}"
                 ) from error
             return installed.translate(next(iter(module.body.operations)))
+
+    def carry(self, module: Any, context: Any) -> Any:
+        """A module of any other bindings, in these.
+
+        What one MLIR prints another may not read: how attributes of operations such as ``llvm.load {alignment = 4}``
+        stand in their own syntax changed, so the text is in generic form. In that, newer versions want the value of an
+        ``llvm.mlir.constant`` of the type of its result, where ``convert-gpu-to-rocdl`` left ``index``.
+
+        Args:
+            module: lowered to the llvm and rocdl dialects, as ``gpu.module`` or around one.
+            context: of these bindings.
+
+        Raises:
+            UnsupportedError: these bindings do not read it.
+        """
+        text = _INDEX.sub(r"\1\2", module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True))
+        with context:
+            try:
+                return self.ir.Module.parse(text)
+            except self.ir.MLIRError as error:
+                reason = str(error).strip().splitlines()[-1]
+                raise UnsupportedError(f"the bindings of {self.package} do not read the module: {reason}") from error
 
     def replace_with_binary(self, gpu_module: Any, objects: Sequence[tuple[Any, bytes]], handler: Any | None) -> Any:
         """Put a ``gpu.binary`` of the same name in the place of ``gpu_module``, which is erased.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
@@ -40,6 +40,7 @@ from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
+from verilocc_mlir.toolchain.ir_attributes import without_features
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -66,6 +67,9 @@ class Compiled:
     report: Report
     also: Mapping[Emit, bytes] = field(default_factory=dict[Emit, bytes])
     before: str = ""
+
+
+_Read = TypeVar("_Read")
 
 
 class _PlainCode:
@@ -157,14 +161,23 @@ class Compilation:
 
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
-            mir = self.compiler.accept_mir(self.input.text, reprint=True)
+            mir = self._as_llvm_reads(partial(self.compiler.accept_mir, reprint=True))
             return self._compile(mir, "", _PlainCode(partial(self._llvms_of, mir), self.compiler, beside))
-        pre = to_pre_ra(self.compiler, self.input.text)
+        pre = self._as_llvm_reads(partial(to_pre_ra, self.compiler))
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
         if copies_between_widths(pre.mir):
             pre = replace(pre, mir=self._without_true16(pre.ir))
         return self._compile(pre.mir, pre.ir, _PlainCode(partial(self.compiler.direct, pre.ir), self.compiler, beside))
+
+    def _as_llvm_reads(self, read: Callable[[str], _Read]) -> _Read:
+        """The input, without features of its functions that this LLVM does not know, and so ignores."""
+        result = read(self.input.text)
+        if not (unknown := self.compiler.ignored_features):
+            return result
+        self.notes.append(f"this LLVM does not know features of the IR, and ignores them: {', '.join(unknown)}")
+        self.input = replace(self.input, text=without_features(self.input.text, unknown))
+        return read(self.input.text)
 
     def _without_true16(self, ir: str) -> str:
         """Pre-RA machine IR, this and all that follows without 16-bit registers."""

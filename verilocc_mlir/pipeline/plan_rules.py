@@ -7,11 +7,12 @@ spilled, an order that needs fewer may bring more than one that hides more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, Plan, Planned
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, WHOLE_PHIS, Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort
 
 if TYPE_CHECKING:
@@ -35,30 +36,35 @@ WHERE_TIGHT = ("trackers", "iterative-minreg", "matrices-in-vgprs")
 """Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count
 registers; the third has room for more accumulators of matrix instructions than there are AGPRs.
 """
+_WIDE_PHI = re.compile(r" = phi (?:[a-z]+ )*<(?:8|16|32) x (?:float|i32)>")
+"""An accumulator of a matrix instruction that a loop carries."""
 NEARLY = 1.25
 """Times the fewest registers too many, up to which ``balanced`` tries a plan."""
 
 
-def first_plan(given: Planned) -> Plan:
-    """The plan that is tried first for an input that LLVM's default compile spills vector registers of.
+def first_plans(given: Planned) -> tuple[Plan, ...]:
+    """The plans that are tried in turn, until one comes to something, for an input that LLVM's default compile spills
+    vector registers of; the default plan is the last.
 
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
     """
     if not given.too_many(DEFAULT):
         # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
-        return DEFAULT
-    others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
-    return tightest(given.too_many(DEFAULT), others) or DEFAULT
+        return (DEFAULT,)
+    plans = [BY_NAME[name] for name in WHERE_TIGHT]
+    if _WIDE_PHI.search(given.ir):
+        plans.append(WHOLE_PHIS)
+    others = {plan: given.too_many(plan) for plan in given.plans(plans)}
+    return (*tightest(given.too_many(DEFAULT), others), DEFAULT)
 
 
-def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:
-    """The plan that is taken for the default one by ``Planned.too_many`` of each; None for the default one itself.
+def tightest(default: int, others: Mapping[Plan, int]) -> tuple[Plan, ...]:
+    """The plans that are taken before the default one by ``Planned.too_many`` of each, the best first.
 
     With equally many, an exact count while scheduling still leaves less to spill.
     """
-    best = min(others, key=lambda plan: others[plan], default=None)
-    return best if best is not None and others[best] <= default else None
+    return tuple(sorted((plan for plan in others if others[plan] <= default), key=lambda plan: others[plan]))
 
 
 LESS = 0.97

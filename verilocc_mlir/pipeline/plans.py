@@ -128,6 +128,11 @@ PLANS = (
 )
 """All plans, the default first. LLVM's strategy ``max-occupancy`` is its default, so it is no plan of its own."""
 
+WHOLE_PHIS = Plan("whole-phis", ("-amdgpu-codegenprepare-break-large-phis=0",), accumulators=True)
+"""Vectors stay whole from one iteration of a loop to the next. By default LLVM takes them apart, and copies every
+accumulator twice an iteration where its parts are of another class. No word of an answer: the models of plans do not
+know it."""
+
 ORDERED = tuple(plan.in_our_order for plan in PLANS if plan.name in ("default", "trackers", "iterative-minreg"))
 """Texts that are put in an order of our own where registers do not suffice: of LLVM, and of plans that count them."""
 

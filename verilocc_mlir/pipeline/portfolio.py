@@ -12,7 +12,7 @@ module is tried for files of one function alone.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from verilocc_mlir.pipeline.candidates import Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.phase import same_module, with_functions
-from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, ordered_plans, plans_of
+from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plans, has_promise, ordered_plans, plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
@@ -127,10 +127,7 @@ class Portfolio:
         if settings.plan:
             self._add_only(settings.plan)
             return
-        first = Candidate(self._first_plan(), OURS)
-        if not self._add(first) and first != ours:
-            first = ours
-            self._add(first)
+        first = next((c for c in self._first_candidates() if self._add(c)), ours)
         self._first = first.plan
         if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
@@ -193,16 +190,17 @@ class Portfolio:
             _raise_if_killed(error)
             return ()
 
-    def _first_plan(self) -> Plan:
-        """The default plan, or the one whose text needs fewer registers where LLVM spills vector registers."""
-        given = self.given
-        if not self._llvm_spills:
-            return DEFAULT
+    def _first_candidates(self) -> Iterator[Candidate]:
+        """The default plan; before it, those whose texts need fewer registers where LLVM spills vector registers, or
+        our allocators have nothing for the default one's.
+        """
+        given, plans = self.given, (DEFAULT,)
         try:
-            return first_plan(given)
+            if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
+                plans = first_plans(given)
         except VeriloccError as error:
             _raise_if_killed(error)
-            return DEFAULT
+        yield from (Candidate(plan, OURS) for plan in plans)
 
     def _worth_a_try(self, plans: Sequence[Plan]) -> Sequence[Plan]:
         """Where the registers do not suffice, those plans of ``balanced`` that need nearly as few as any."""

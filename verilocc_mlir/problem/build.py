@@ -14,7 +14,7 @@ from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
 from verilocc_mlir.analysis.loops import find_loops
-from verilocc_mlir.analysis.waiting import with_waiting
+from verilocc_mlir.analysis.waiting import Waiting, waiting
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
@@ -83,9 +83,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     classes = virtual_classes(function)
     flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
-    live = phase_liveness(function, cfg, classes, members.__contains__, phase)
-    if _inactive_lanes(function, phase):
-        live = with_waiting(function, cfg, live)
+    live = phase_waiting(function, cfg, classes, members.__contains__, phase).at_matrices
     budgets, special = _budgets(file, function, target, phase)
     points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
@@ -129,6 +127,23 @@ def phase_liveness(
 ) -> LaneLiveness:
     """Live ranges of a phase's registers."""
     return lane_liveness(function, cfg, classes, chosen, inactive_lanes=_inactive_lanes(function, phase))
+
+
+def phase_waiting(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    classes: dict[int, RegisterClass],
+    chosen: Callable[[int], bool],
+    phase: str,
+) -> Waiting:
+    """The same, with what inactive threads need."""
+    live = phase_liveness(function, cfg, classes, chosen, phase)
+    return waiting(function, cfg, live) if _inactive_lanes(function, phase) else Waiting(live, live)
+
+
+def lane_groups(live: LaneLiveness, vreg: int) -> tuple[LaneGroup, ...]:
+    """When the lanes of a register are live, as a problem says it."""
+    return tuple(LaneGroup(lanes, segments) for lanes, segments in live.ranges.get(vreg, ()))
 
 
 def _inactive_lanes(function: MachineFunction, phase: str) -> bool:
@@ -228,7 +243,7 @@ def _live_range(
         align=cls.align if cls.is_scalar else cls.vector_align,
         limit=cls.limit,
         register_class=cls.name,
-        groups=tuple(LaneGroup(lanes, segments) for lanes, segments in live.ranges.get(vreg, ())),
+        groups=lane_groups(live, vreg),
         points=points,
         weight=sum(frequency(p.depth) for p in points),
         hint=hint,

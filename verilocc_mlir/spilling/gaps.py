@@ -9,7 +9,7 @@ mask is ``subK``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from verilocc_mlir.analysis.cfg import ControlFlow
@@ -26,6 +26,7 @@ class Access:
         block: layout position of its block.
         reads: parts that must be in the register when it executes.
         writes: parts that it gives a value.
+        keeps: those of them that threads which wait still need (``analysis/waiting.py``).
         before: gap that ends here; None where nothing is live.
         after: gap that begins here; None where nothing is live.
     """
@@ -36,6 +37,7 @@ class Access:
     writes: int
     before: Gap | None = None
     after: Gap | None = None
+    keeps: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -90,8 +92,16 @@ def ones(mask: int) -> list[int]:
     return [k for k in range(mask.bit_length()) if mask >> k & 1]
 
 
-def register_gaps(live: LaneLiveness, cfg: ControlFlow, may_spill: Callable[[int], bool]) -> dict[int, RegisterGaps]:
+def register_gaps(
+    live: LaneLiveness,
+    cfg: ControlFlow,
+    may_spill: Callable[[int], bool],
+    keeps: Mapping[tuple[int, int], int] | None = None,
+) -> dict[int, RegisterGaps]:
     """Accesses and gaps of every register for which ``may_spill`` is true.
+
+    Args:
+        keeps: for registers and instructions that write them, the lanes that threads which wait still need.
 
     A write of one half of a part counts as a read of it where the other half is live, since a part is kept whole.
     """
@@ -110,7 +120,7 @@ def register_gaps(live: LaneLiveness, cfg: ControlFlow, may_spill: Callable[[int
     entering = _at_boundaries(live.lanes_in, len(cfg.successors))
     leaving = _at_boundaries(live.lanes_out, len(cfg.successors))
     return {
-        vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(accesses_of)
+        vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {}), keeps or {}).build(accesses_of)
         for vreg, accesses_of in by_register.items()
     }
 
@@ -128,13 +138,20 @@ class _Builder:
     """Gaps of one register."""
 
     def __init__(
-        self, vreg: int, live: LaneLiveness, cfg: ControlFlow, entering: dict[int, int], leaving: dict[int, int]
+        self,
+        vreg: int,
+        live: LaneLiveness,
+        cfg: ControlFlow,
+        entering: dict[int, int],
+        leaving: dict[int, int],
+        keeps: Mapping[tuple[int, int], int],
     ) -> None:
         self._vreg = vreg
         self._live = live
         self._cfg = cfg
         self._entering = entering
         self._leaving = leaving
+        self._keeps = keeps
         self._groups = live.ranges.get(vreg, ())
         self._gaps: list[Gap] = []
 
@@ -189,7 +206,8 @@ class _Builder:
         # Lanes that stay live beside the written ones: their part must be in the register as a whole.
         live_on = _live_at(self._groups, 4 * access.index + 3) & ~writes & ~mask(access.implicit)
         written = parts_of(writes)
-        return Access(access.index, block, parts_of(reads) | (written & parts_of(live_on)), written)
+        kept = written & parts_of(self._keeps.get((self._vreg, access.index), 0))
+        return Access(access.index, block, parts_of(reads) | (written & parts_of(live_on)), written, keeps=kept)
 
     def _gap(
         self, block: int, opens: Access | None, closes: Access | None, live: int, first: int, stop: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import exec_masks, is_terminator
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.model import Instruction, MachineFunction
-from verilocc_mlir.problem.build import frequency, phase_liveness
+from verilocc_mlir.problem.build import frequency, lane_groups, phase_waiting
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.spilling.gaps import RegisterGaps, register_gaps
@@ -22,11 +22,13 @@ class Ground:
     """One phase of one function.
 
     Attributes:
+        problem: the phase's, in which what waits is live throughout.
         members: the ranges of the problem by virtual register.
         gaps: of the registers beside which code can be put.
         constants: moves of constants by register and part.
         weights: estimated executions of blocks, ascending.
         even: tuples start at even registers.
+        waiting: registers whose lanes in inactive threads are needed where no code of the threads reads them.
     """
 
     function: MachineFunction
@@ -39,6 +41,7 @@ class Ground:
     costs: Costs
     weights: tuple[float, ...]
     even: bool
+    waiting: frozenset[int]
 
 
 def ground(function: MachineFunction, problem: AllocationProblem, target: Target) -> Ground:
@@ -48,7 +51,14 @@ def ground(function: MachineFunction, problem: AllocationProblem, target: Target
     classes = virtual_classes(function)
     scalar = problem.phase == "sgpr"
     barred = _barred(function)
-    live = phase_liveness(function, cfg, classes, members.__contains__, problem.phase)
+    waits = phase_waiting(function, cfg, classes, members.__contains__, problem.phase)
+    barred |= waits.fixed
+    if waits.longer:
+        ranges = tuple(
+            replace(r, groups=lane_groups(waits.throughout, int(r.name[1:]))) if int(r.name[1:]) in waits.longer else r
+            for r in problem.ranges
+        )
+        problem = replace(problem, ranges=ranges)
     known = constants(function, {v: classes[v] for v in members})
     constant: dict[int, int] = {}
     for vreg, part in known:
@@ -59,9 +69,12 @@ def ground(function: MachineFunction, problem: AllocationProblem, target: Target
         insertion_places(function, cfg.first, vectors=not scalar),
         lambda vreg: constant.get(vreg, 0),
     )
-    gaps = register_gaps(live, cfg, lambda v: v in members and v not in barred and classes[v].bits % 32 == 0)
+    gaps = register_gaps(
+        waits.throughout, cfg, lambda v: v in members and v not in barred and classes[v].bits % 32 == 0, waits.keeps
+    )
     weights = tuple(sorted({frequency(depth) for depth in problem.block_depths}))
-    return Ground(function, problem, members, cfg, classes, gaps, known, costs, weights, target.align2)
+    unsplit = waits.longer | waits.fixed
+    return Ground(function, problem, members, cfg, classes, gaps, known, costs, weights, target.align2, unsplit)
 
 
 def _barred(function: MachineFunction) -> set[int]:

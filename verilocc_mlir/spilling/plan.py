@@ -157,6 +157,9 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
         if access.before not in gaps:
             continue
         parts_needed = access.reads
+        if access.keeps & access.before.live and access.after not in gaps:
+            # Threads that wait would find in the register what they left in memory.
+            return None
         if access.after is not None and access.after not in gaps:
             # The register stays in use after the access, so the parts that the access does not write are needed too.
             parts_needed |= access.after.live & ~access.writes & access.before.live
@@ -202,7 +205,7 @@ def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) 
         if gap.closes is not None:
             if gap.closes.reads & gap.live and not masks.covers(mask, masks.before[gap.closes.index]):
                 return False
-            if gap.closes.after is not None and gap.closes.after.live & ~gap.closes.writes:
+            if gap.closes.after is not None and gap.closes.after.live & ~(gap.closes.writes & ~gap.closes.keeps):
                 following.append(gap.closes.after)
         for successor in following:
             if successor not in gaps and successor not in visited:
@@ -237,7 +240,7 @@ def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int
         if stored:
             stores[gap.opens.index] = stores.get(gap.opens.index, 0) | stored
         if gap.opens.before is not None:
-            work.append((gap.opens.before, parts & ~stored))
+            work.append((gap.opens.before, parts & ~(stored & ~gap.opens.keeps)))
     return _merge_stores(register, gaps, stores)
 
 
@@ -273,6 +276,8 @@ def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | 
             parts = gap.live & ~constant
             if gap.opens.before in gaps:
                 parts &= gap.opens.writes
+            elif gap.opens.keeps & parts:
+                return None
             if parts:
                 saves.append(SpillMove("after", gap.opens.index, parts))
     return saves

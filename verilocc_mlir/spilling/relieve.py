@@ -96,7 +96,7 @@ class Spiller:
     def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:
         known = ground(function, problem, target)
         self._function = function
-        self._problem = problem
+        self._problem = known.problem
         self._members = known.members
         self._cfg = known.cfg
         self._costs = known.costs

@@ -90,7 +90,9 @@ class _Known:
         number = item.members[0][0]
         key = number, limit
         if key not in self._links:
-            gaps = self.ground.gaps.get(int(self.ground.problem.ranges[number].name[1:]))
+            vreg = int(self.ground.problem.ranges[number].name[1:])
+            # A copy moves active threads alone.
+            gaps = None if vreg in self.ground.waiting else self.ground.gaps.get(vreg)
             cut = gaps and parts(gaps, item, self.tables.timeline.boundaries, self.ground, limit)
             self._links[key] = Links(cut) if cut else None
         return self._links[key]

@@ -266,14 +266,23 @@ class StagedCompiler:
         return run.stdout
 
     def _refuse_ignored(self, stderr: str) -> None:
-        """Refuse processors and features that LLVM does not know: it ignores them and compiles for another target."""
-        ignored = _IGNORED.search(stderr)
-        if ignored:
+        """Refuse processors, and features of the options, that LLVM does not know: it ignores them and compiles for
+        another target. What ``"target-features"`` of the IR says is ignored as llc does (``ignored_features``).
+        """
+        for ignored in _IGNORED.finditer(stderr):
+            if ignored["kind"] == "feature" and ignored["name"] not in self.options.mattr.split(","):
+                continue
             raise InputError(
                 f"{self._version()} does not know the {ignored['kind']} {ignored['name']}",
                 where=self.options.input_name,
                 hint="`llc -mtriple=amdgcn -mcpu=help` lists processors and features",
             )
+
+    @property
+    def ignored_features(self) -> tuple[str, ...]:
+        """Features that functions of the IR name and this LLVM does not know, in order."""
+        found = (i for run in self.runs for i in _IGNORED.finditer(run.stderr))
+        return tuple(dict.fromkeys(i["name"] for i in found if i["kind"] == "feature"))
 
     def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
         """An InputError where LLVM complains about its input; the failure itself after a crash or time-out."""

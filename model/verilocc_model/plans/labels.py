@@ -24,7 +24,7 @@ from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plan_rules import first_plan
+from verilocc_mlir.pipeline.plan_rules import first_plans
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
@@ -188,7 +188,7 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
             "sha256": _digest(text),
             "facts": known,
             "llvm": llvm,
-            "first": (first_plan(given) if spilled else DEFAULT).name,
+            "first": (first_plans(given)[0] if spilled else DEFAULT).name,
             "plans": _rows(given, answers, dearest.name),
         },
         sort_keys=True,
