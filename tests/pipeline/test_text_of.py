@@ -14,7 +14,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.target.targets import target
 
 
@@ -32,7 +32,8 @@ class Reads:
     def allocate_text(self, text: str, problem: AllocationProblem) -> Proposal:
         file = parse_mir(text, "sent")
         function = next(f for f in file.functions if f.name == problem.function)
-        self.same.append(build_problem(file, function, target(problem.target), problem.phase) == problem)
+        phase: Phase = "sgpr" if problem.phase == "sgpr" else "vgpr"
+        self.same.append(build_problem(file, function, target(problem.target), phase) == problem)
         return allocator("deterministic").allocate(problem)
 
 
