@@ -37,6 +37,7 @@ from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
 
 _CALL = "SI_CALL"
+_CALLS = (_CALL, "SI_TCRETURN")
 _COUNTS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
 """Register files in LLVM's order, with how many registers masks are made for."""
 _SPARE = 16
@@ -92,8 +93,8 @@ def callees_first(
     try:
         levels = list(_levels(file, calls))
         draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
-        for names in levels:
-            found = draft.kept(with_masks(file, kept), names)
+        for number, names in enumerate(levels):
+            found = draft.kept(with_masks(file, kept), names, len(levels) - number)
             kept |= {name: units - (withheld or {}).get(name, frozenset()) for name, units in found.items()}
     except VeriloccError:
         return Promises(text)
@@ -142,15 +143,19 @@ class _Draft:
     file: MirFile
     room: Mapping[Bank, int]
 
-    def kept(self, text: str, names: Collection[str]) -> dict[str, frozenset[int]]:
-        """What functions leave alone that they need not."""
+    def kept(self, text: str, names: Collection[str], callers: int) -> dict[str, frozenset[int]]:
+        """What functions leave alone that they need not.
+
+        Args:
+            callers: how many levels of functions may be above these, and theirs counted.
+        """
         allocated, code = self._texts(text, names)
         bodies = {f.name: f for f in code.functions}
-        return {f.name: self._left_alone(f, bodies[f.name]) for f in allocated.functions}
+        return {f.name: self._left_alone(f, bodies[f.name], callers) for f in allocated.functions}
 
-    def _left_alone(self, allocated: MachineFunction, code: MachineFunction) -> frozenset[int]:
+    def _left_alone(self, allocated: MachineFunction, code: MachineFunction, callers: int) -> frozenset[int]:
         """What a function does not overwrite: its arguments, and the first other registers, as many as callers have use
-        for.
+        for. A caller can only pass on what its callees keep, so a function keeps as many for each level above it.
 
         Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
         a VGPR is left for the return address (``problem/fixed.py``), it is one more.
@@ -163,7 +168,7 @@ class _Draft:
             numbered = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - taken
             free = sorted(numbered - may_write(allocated, numbered) - may_write(code, numbered))
             for_frame = 2 * (bank is Bank.VGPR and any(calls_in(code)))
-            units.update(free[for_frame : 2 * room])
+            units.update(free[for_frame : 2 * room * callers])
         arguments = given - may_write(allocated, given) - may_write(code, given)
         # The VGPR for the return address lies before all that are kept.
         first = min((unit for unit in units if unit_bank(unit) is Bank.VGPR), default=0)
@@ -249,7 +254,7 @@ def with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
     lines = print_mir(file).split("\n")
     masks: dict[tuple[str, str], str] = {}
     for call in (c for f in file.functions for c in calls_in(f)):
-        if call.instruction.opcode != _CALL or not kept.get(call.callee):
+        if not call.instruction.opcode.startswith(_CALLS) or not kept.get(call.callee):
             continue
         (convention,) = call.masks
         key = call.callee, convention

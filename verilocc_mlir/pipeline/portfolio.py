@@ -375,9 +375,9 @@ class Portfolio:
         candidates = [c for c in candidates if lacking[c] == min(lacking.values())]
         cheapest = min((self._prices[c][name] for c in candidates), key=lambda cost: cost.cycles)
 
-        def price(candidate: Candidate) -> tuple[float, int, float, bool]:
+        def price(candidate: Candidate) -> tuple[float, int, float, float, bool]:
             cost = self._prices[candidate][name]
-            return spill_traffic(cost), -cost.occupancy, cost.cycles, candidate.variant.llvm
+            return spill_traffic(cost), -cost.occupancy, cost.cycles, cost.issued, candidate.variant.llvm
 
         def is_told_apart(candidate: Candidate) -> bool:
             cost = self._prices[candidate][name]
