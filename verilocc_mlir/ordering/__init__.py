@@ -1,1 +1,1 @@
-"""The order of instructions behind allocation: a list scheduler of our own, whose result both checkers prove."""
+"""The order of instructions before and behind allocation: list schedulers of our own, whose results both checkers prove."""

@@ -106,7 +106,7 @@ def strain(accesses: Accesses, room: Room, order: Sequence[int]) -> float:
     """How short of registers a block is in an order of its items; 0 where there are enough at every point.
 
     In registers of 32 bits: what is too much at the worst point, what is too much in the mean, and what is stored and
-    reloaded. Of 40 texts that spill, this sum came nearest to what our allocation then stored and reloaded.
+    reloaded. Chosen on 18 texts of six kernels: less of this sum, less is stored and reloaded after allocation.
     """
     pressure = Pressure(room, set(accesses.live_out))
     excesses = [pressure.excess]
