@@ -205,7 +205,8 @@ def test_changed_function_attributes_are_refuted() -> None:
     changed = pair.post.replace('"target-cpu"="gfx942"', '"amdgpu-num-vgpr"="8" "target-cpu"="gfx942"')
     report = Pair(pair.cpu, pair.pre, changed).audit()
     assert report.outcome is Outcome.REFUTED
-    assert {f.rule for f in report.functions[0].findings} == {"header"}
+    # The search says which rule; the checkers, that the attributes of the second text's own module allow no such registers.
+    assert "header" in {f.rule for f in report.functions[0].findings} <= {"header", "certificate"}
 
 
 def test_exec_of_all_threads_is_followed() -> None:

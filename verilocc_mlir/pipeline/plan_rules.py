@@ -52,11 +52,10 @@ def first_plans(given: Planned) -> tuple[Plan, ...]:
     if not given.too_many(DEFAULT):
         # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
         return (DEFAULT,)
-    plans = [BY_NAME[name] for name in WHERE_TIGHT]
-    if _WIDE_PHI.search(given.ir):
-        plans.append(WHOLE_PHIS)
-    others = {plan: given.too_many(plan) for plan in given.plans(plans)}
-    return (*tightest(given.too_many(DEFAULT), others), DEFAULT)
+    others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+    # Whole vectors come after the others: what LLVM then moves to AGPRs counts as spilled.
+    whole = given.plans((WHOLE_PHIS,)) if _WIDE_PHI.search(given.ir) else []
+    return (*tightest(given.too_many(DEFAULT), others), *whole, DEFAULT)
 
 
 def tightest(default: int, others: Mapping[Plan, int]) -> tuple[Plan, ...]:

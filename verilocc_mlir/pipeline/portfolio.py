@@ -364,7 +364,8 @@ class Portfolio:
 
     def _best(self, name: str) -> Candidate | None:
         """Of those that fall short in least, and that the model cannot tell from the cheapest, the one that spills
-        least and has most waves; then the cheapest, ours and the default plan first.
+        least and has most waves; then the cheapest, ours and the default plan first. Of a called function, whose
+        cycles its callers count, the one that executes fewest instructions.
         """
         from verilocc_mlir.cost.judge import error_bar
 
@@ -377,7 +378,8 @@ class Portfolio:
 
         def price(candidate: Candidate) -> tuple[float, int, float, float, bool]:
             cost = self._prices[candidate][name]
-            return spill_traffic(cost), -cost.occupancy, cost.cycles, cost.issued, candidate.variant.llvm
+            instructions = 0.0 if cost.is_kernel else cost.issued
+            return spill_traffic(cost), -cost.occupancy, cost.cycles, instructions, candidate.variant.llvm
 
         def is_told_apart(candidate: Candidate) -> bool:
             cost = self._prices[candidate][name]
@@ -507,10 +509,10 @@ class Portfolio:
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
             self.notes.append("what is spilled is loaded beside its use: loaded ahead, it stands worse")
         if self._first != DEFAULT and self._first in {c.plan for c in chosen.values()}:
-            too_many = self.given.known_too_many
+            too_many = self.given.too_many
             self.notes.append(
-                f"the plan {self._first.name} was tried first: it needs {too_many[self._first]} vector registers more"
-                f" than there are, the default plan {too_many[DEFAULT]}"
+                f"the plan {self._first.name} was tried first: it needs {too_many(self._first)} vector registers more"
+                f" than there are, the default plan {too_many(DEFAULT)}"
             )
         for name, candidate in chosen.items():
             if candidate.plan.ordered:

@@ -73,13 +73,13 @@ fn a_whole_wave_writes_all_threads_and_v_set_inactive_reads_each_operand_in_some
 
 #[test]
 fn a_move_defines_implicitly_what_it_reads_implicitly() {
-    let before = ["%0:vgpr_32 = COPY $vgpr7", "S_NOP 1", "S_NOP 0, implicit %0, implicit %0"];
+    let before = ["%0:vgpr_32 = COPY $vgpr7", "S_NOP 1", "S_NOP 0, implicit %0", "S_NOP 0, implicit %0"];
     for (more, expected) in
         [("", ""), (", implicit-def $vgpr0", "value"), (", implicit-def $vgpr0, implicit $vgpr0", "")]
     {
         let copy = format!("$vgpr40 = COPY $vgpr0{more}");
-        let after = ["$vgpr0 = COPY $vgpr7", &copy, "S_NOP 1", "S_NOP 0, implicit $vgpr0, implicit $vgpr40"];
-        assert_eq!(rule(&["vgpr_32"], "$vgpr7", &before, &after, "1- 2+ 3="), expected, "{more}");
+        let after = ["$vgpr0 = COPY $vgpr7", &copy, "S_NOP 1", "S_NOP 0, implicit $vgpr0", "S_NOP 0, implicit $vgpr40"];
+        assert_eq!(rule(&["vgpr_32"], "$vgpr7", &before, &after, "1- 2+ 4="), expected, "{more}");
     }
 }
 
