@@ -205,7 +205,7 @@ def test_changed_function_attributes_are_refuted() -> None:
     changed = pair.post.replace('"target-cpu"="gfx942"', '"amdgpu-num-vgpr"="8" "target-cpu"="gfx942"')
     report = Pair(pair.cpu, pair.pre, changed).audit()
     assert report.outcome is Outcome.REFUTED
-    # The search says which rule; the checkers, that the attributes of the second text's own module allow no such registers.
+    # The search names the rule; the checkers read the attributes of the second text, which allow no such registers.
     assert "header" in {f.rule for f in report.functions[0].findings} <= {"header", "certificate"}
 
 

@@ -1,1 +1,1 @@
-"""The order of instructions before and behind allocation: list schedulers of our own, whose results both checkers prove."""
+"""The order of instructions before and behind allocation: list schedulers of our own, proved by both checkers."""
