@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
 
 STOPS = (
@@ -147,3 +148,7 @@ def builds_the_second_checker() -> bool:
 
 def _numbers(version: re.Match[str]) -> tuple[int, int]:
     return int(version[1]), int(version[2])
+
+
+needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build the second checker")
+"""Of what is there with both checkers alone."""

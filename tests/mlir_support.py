@@ -13,6 +13,17 @@ from verilocc_mlir.hooks.mlir_bindings import Bindings
 
 PACKAGES = ("torch_mlir", "mlir", "iree.compiler")
 
+STORING_KERNEL = """
+module attributes {gpu.container_module} {
+  gpu.module @m [#rocdl.target<chip = "gfx942">] {
+    llvm.func @k(%p: !llvm.ptr<1>, %x: i32) attributes {gpu.kernel, rocdl.kernel} {
+      llvm.store %x, %p : i32, !llvm.ptr<1>
+      llvm.return
+    }
+  }
+}
+"""
+
 LOWERED = """
 module attributes {gpu.container_module} {
   gpu.module @kernels [#rocdl.target<TARGET>] {

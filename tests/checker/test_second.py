@@ -6,13 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-from checker_support import builds_the_second_checker
+from checker_support import needs_both
 from support import REPOSITORY
 
 from smt_verifier.certificate.second import second_program
 
-pytestmark = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build it")
+pytestmark = needs_both
 
 
 def test_where_cargo_is_the_program_is_built() -> None:

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 from case_support import RIGHT, Case, all_cases
-from checker_support import builds_the_second_checker
+from checker_support import needs_both
 
 from smt_verifier.certificate.second import second_checker
 from smt_verifier.certificate.verdict import Certification, certify_texts
@@ -50,7 +50,7 @@ def test_what_is_right_is_accepted_by_every_checker_at_hand(case: Case) -> None:
     assert certifications
 
 
-@pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build it")
+@needs_both
 @pytest.mark.parametrize("case", [c for c in CASES if c.kind != RIGHT], ids=lambda c: c.name)
 def test_the_second_checker_refuses_attacks_alone(case: Case) -> None:
     """Also with the certificate that the first one has refused."""

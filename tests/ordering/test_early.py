@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
-from checker_support import builds_the_second_checker
+from checker_support import needs_both
 from support import REPOSITORY
 
 from smt_verifier.certificate.reordered import order_answers
@@ -28,7 +28,6 @@ from verilocc_mlir.spilling.relieve import most_too_many
 KERNEL = REPOSITORY / "tests" / "data" / "order" / "attention.gfx1201.ll"
 """Attention of ``verilocc corpus`` over heads of 128, for which LLVM spills."""
 OURS = DEFAULT.in_our_order
-needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="an order needs both checkers")
 
 
 @lru_cache(maxsize=1)

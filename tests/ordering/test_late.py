@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from checker_support import builds_the_second_checker
+from checker_support import needs_both
 from support import REPOSITORY, cpu_of, kernel_paths, run_llc
 
 from smt_verifier.certificate import second
@@ -29,7 +29,6 @@ NOTE = re.compile(
     r"valu_gemm_6fb77755d3: ([0-9,]+) instructions stand elsewhere than in LLVM's order behind allocation,"
     r" proved by both checkers: (0\.[0-9]{3}) of the modelled cycles"
 )
-needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="an order needs both checkers")
 
 
 def late_text(path: Path) -> str:

@@ -207,7 +207,8 @@ def test_where_llvm_spills_the_plan_that_needs_the_fewest_registers_is_tried_fir
     """It costs no more than the default plan, which is not tried then."""
     first = compiled(pressed(16), "gfx1100", Effort.FAST)
     assert first.report.notes[0] == (
-        "the plan trackers was tried first: it needs 10 vector registers more than there are, the default plan 13"
+        "the plan trackers was tried before the default one: it needs 10 vector registers more than there are, the"
+        " default one 13"
     )
     assert first.report.functions[0].plan == "trackers"
     assert first.report.outcome is Outcome.PROVED

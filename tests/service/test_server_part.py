@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from mlir_support import STORING_KERNEL
 from support import few, late
 
 from smt_verifier.outcome import Outcome
@@ -28,16 +29,6 @@ ADD = """
 func.func @add(%a: tensor<64xf32>, %b: tensor<64xf32>) -> tensor<64xf32> {
   %c = arith.addf %a, %b : tensor<64xf32>
   return %c : tensor<64xf32>
-}
-"""
-LINALG = """
-module attributes {gpu.container_module} {
-  gpu.module @m [#rocdl.target<chip = "gfx942">] {
-    llvm.func @k(%p: !llvm.ptr<1>, %x: i32) attributes {gpu.kernel, rocdl.kernel} {
-      llvm.store %x, %p : i32, !llvm.ptr<1>
-      llvm.return
-    }
-  }
 }
 """
 
@@ -153,7 +144,7 @@ def test_the_mlir_pass(nobody: str, required: bool) -> None:
     settings = with_options(None, {"server": nobody, "server_required": required})
     with ir.Context() as context:
         context.attach_diagnostic_handler(lambda diagnostic: said.append(diagnostic.message) or True)
-        module = ir.Module.parse(LINALG)
+        module = ir.Module.parse(STORING_KERNEL)
         allocate = AllocatePass(PassOptions(settings))
         manager = passmanager.PassManager("builtin.module")
         allocate.add_to(manager)

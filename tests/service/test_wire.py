@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mlir_support import STORING_KERNEL
 from service_support import Served, connected, serving
 from support import REPOSITORY, late
 from wire_support import Sent, Wire, recorded
@@ -29,16 +30,6 @@ triton_builders = late("triton_builders")
 
 ADAPTER = "lora-cdna3"
 BASE_NAME = "base-44677k"
-LINALG = """
-module attributes {gpu.container_module} {
-  gpu.module @m [#rocdl.target<chip = "gfx942">] {
-    llvm.func @k(%p: !llvm.ptr<1>, %x: i32) attributes {gpu.kernel, rocdl.kernel} {
-      llvm.store %x, %p : i32, !llvm.ptr<1>
-      llvm.return
-    }
-  }
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +83,7 @@ def test_the_mlir_pass(wire: Wire) -> None:
     said: list[str] = []
     with ir.Context() as context:
         context.attach_diagnostic_handler(lambda diagnostic: said.append(diagnostic.message) or True)
-        module = ir.Module.parse(LINALG)
+        module = ir.Module.parse(STORING_KERNEL)
         allocate = AllocatePass(PassOptions(with_options(None, {"server": wire.address})))
         manager = passmanager.PassManager("builtin.module")
         allocate.add_to(manager)

@@ -195,12 +195,17 @@ class _Threads:
         inward = list(self._live.live_in)
         outward = list(self._live.live_out)
         lanes, owner = self._live.accesses.lanes, self._live.accesses.owner
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for node in self._nodes:
+            first[node.block] = min(node.first, first.get(node.block, node.first))
+            last[node.block] = max(node.stop, last.get(node.block, node.stop))
         for at, node in enumerate(self._nodes):
             defined_in = _union(self._defined_out, self._flow.predecessors[at])
             leaving = _union(self._needed_in, self._flow.successors[at]) & self._defined_out[at]
-            if self._nodes[at].stop == self._last_stop(node.block):
+            if node.stop == last[node.block]:
                 outward[node.block] |= leaving
-            if node.first == self._first_start(node.block):
+            if node.first == first[node.block]:
                 inward[node.block] |= self._needed_in[at] & defined_in
             found = throughout if node.waits >= 0 else active
             for atom, segment in self._segments(at, leaving, defined_in):
@@ -232,12 +237,6 @@ class _Threads:
             frozenset(fixed),
             frozenset(vreg for vreg, held in ranges.items() if held != live.ranges[vreg]),
         )
-
-    def _first_start(self, block: int) -> int:
-        return min(n.first for n in self._nodes if n.block == block)
-
-    def _last_stop(self, block: int) -> int:
-        return max(n.stop for n in self._nodes if n.block == block)
 
     def _within(self, node: _Node) -> list[Access]:
         return [a for a in self._live.accesses.blocks[node.block] if node.first <= a.index < node.stop]

@@ -64,8 +64,8 @@ class Plan:
         attributes: string attributes that every function gets.
         accumulators: only for targets whose accumulators share a file with the VGPRs.
         llvm: the LLVMs that have it, by their first version and, where a later one lost it, the first without.
-        ordered: its blocks are put in an order of our own where they need more registers than there are, which both
-            checkers prove (``ordering/early.py``). Not for targets with accumulators, where it brought nothing.
+        of: the plan whose text this one puts in an order of our own, where blocks need more registers than there are;
+            both checkers prove it (``ordering/early.py``). Not for targets with accumulators, where it brought nothing.
     """
 
     name: str
@@ -73,25 +73,21 @@ class Plan:
     attributes: tuple[tuple[str, str], ...] = ()
     accumulators: bool = False
     llvm: tuple[int, int] = (22, 1000)
-    ordered: bool = False
+    of: Plan | None = None
 
     @property
     def in_our_order(self) -> Plan:
-        return replace(self, name=f"{self.name}-ordered", ordered=True)
+        return replace(self, name=f"{self.name}-ordered", of=self)
 
     def suits(self, target: Target, version: Sequence[int], ir: str, options: Sequence[str] = ()) -> bool:
         """Whether LLVM of that version has it, for that target, and the IR and the user's options leave it open."""
         return (
             self.llvm[0] <= version[0] < self.llvm[1]
             and (target.unified_vgpr or not self.accumulators)
-            and not (target.unified_vgpr and self.ordered)
+            and not (target.unified_vgpr and self.of)
             and not any(f'"{name}"' in ir for name, _ in self.attributes)
             and not {*map(_name, self.options)} & {*map(_name, options)}
         )
-
-
-def _as_llvm_has_it(plan: Plan) -> Plan:
-    return replace(plan, name=plan.name.removesuffix("-ordered"), ordered=False) if plan.ordered else plan
 
 
 def _name(option: str) -> str:
@@ -178,7 +174,7 @@ class Planned:
         version, given = self.compiler.toolchain.version, self.compiler.options.extra
         ordered = self.settings.order and second_program() is not None
         suitable = [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
-        return [plan for plan in suitable if ordered or not plan.ordered]
+        return [plan for plan in suitable if ordered or plan.of is None]
 
     def pre_ra(self, plan: Plan) -> str:
         """The machine IR of a plan as it enters the first phase; over the default plan's IR module where that differs
@@ -192,9 +188,9 @@ class Planned:
         return self._texts[plan]
 
     def _made(self, plan: Plan) -> str:
-        if plan.ordered:
-            file = self.shared.parsed(self.pre_ra(_as_llvm_has_it(plan)), self.path)
-            return print_mir(replace(file, functions=tuple(early.function for early in self.early(plan))))
+        if plan.of is not None:
+            file = self.shared.parsed(self.pre_ra(plan.of), self.path)
+            return print_mir(replace(file, functions=tuple(early.function for early in self.early(plan.of))))
         text = self._compiler(plan).to_pre_ra(with_attributes(self.ir, plan.attributes))
         if self.promised:
             text = with_masks(parse_mir(text, self.path), self.promised)
@@ -234,7 +230,7 @@ class Planned:
         Raises:
             ToolchainError, InputError: as ``pre_ra``. UnsupportedError: liveness or registers cannot be stated.
         """
-        plan = _as_llvm_has_it(plan)
+        plan = plan.of or plan
         if plan not in self._early:
             from verilocc_mlir.ordering.early import ordered_early
 
@@ -243,15 +239,15 @@ class Planned:
                 self._early[plan] = tuple(ordered_early(file, function, self.target) for function in file.functions)
         return self._early[plan]
 
-    def _check_order(self, plan: Plan) -> None:
-        """Both checkers prove the order of a plan.
+    def _check_order(self, of: Plan, plan: Plan) -> None:
+        """Both checkers prove that ``plan`` has the text of the plan ``of`` in another order.
 
         Raises:
             UnsupportedError: one of them refuses it.
         """
-        before, after = self.pre_ra(_as_llvm_has_it(plan)), self.pre_ra(plan)
+        before, after = self.pre_ra(of), self.pre_ra(plan)
         with self.clock.measure("audit"):
-            for early in self.early(plan):
+            for early in self.early(of):
                 if early.moved:
                     name = early.function.name
                     for answer in order_answers(before, after, early.certificate, name, self.target.name):
@@ -266,8 +262,8 @@ class Planned:
         """
         text = self.pre_ra(plan)
         if text not in self._runs:
-            if plan.ordered:
-                self._check_order(plan)
+            if plan.of is not None:
+                self._check_order(plan.of, plan)
             self._runs[text] = Runs(
                 text, self.path, with_attributes(self.ir, plan.attributes), self._compiler(plan), self.target,
                 self.settings, self.allocators, self.clock,

@@ -511,11 +511,11 @@ class Portfolio:
         if self._first != DEFAULT and self._first in {c.plan for c in chosen.values()}:
             too_many = self.given.too_many
             self.notes.append(
-                f"the plan {self._first.name} was tried first: it needs {too_many(self._first)} vector registers more"
-                f" than there are, the default plan {too_many(DEFAULT)}"
+                f"the plan {self._first.name} was tried before the default one: it needs"
+                f" {too_many(self._first)} vector registers more than there are, the default one {too_many(DEFAULT)}"
             )
         for name, candidate in chosen.items():
-            if candidate.plan.ordered:
+            if candidate.plan.of is not None:
                 early = next(e for e in self.given.early(candidate.plan) if e.function.name == name)
                 self.notes.append(
                     f"{name}: {early.moved:,} instructions stand elsewhere before allocation than LLVM put them, so"

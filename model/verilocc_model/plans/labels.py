@@ -25,7 +25,7 @@ from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plan_rules import first_plans
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -188,7 +188,7 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
             "sha256": _digest(text),
             "facts": known,
             "llvm": llvm,
-            "first": (first_plans(given)[0] if spilled else DEFAULT).name,
+            "first": next(p.name for p in first_plans(given) if p in PLANS) if spilled else DEFAULT.name,
             "plans": _rows(given, answers, dearest.name),
         },
         sort_keys=True,
