@@ -162,7 +162,7 @@ def test_a_refuted_answer_is_asked_for_again_with_what_refuted_it(
 ) -> None:
     # As the demo shows it: the model's own words, which no mask holds to the constraints, and few registers.
     monkeypatch.syspath_prepend(str(REPOSITORY / "examples"))
-    assert late("refuted").show(tmp_path)
+    assert late("refuted").show(tmp_path) == (True, True)
     found = json.loads((tmp_path / "tightened.json").read_text())
     assert found["outcome"] == str(Outcome.PROVED)
     phases = {p["phase"]: p for f in found["functions"] for p in f["phases"]}
