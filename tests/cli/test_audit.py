@@ -91,7 +91,11 @@ def line_of(path: Path, text: str) -> int:
 
 def test_llvms_allocation_is_audited_phase_by_phase(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", "--llvm", str(GEMM), "-mcpu=gfx942"]) == 0
-    shown = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    # Where there is one checker alone, the search is the second opinion, and has a line of its own.
+    searches = [line for line in lines if line == "  search with Z3: proved too"]
+    assert len(searches) == (0 if second.second_program() is not None else 3)
+    shown = [line for line in lines if line not in searches]
     assert re.fullmatch(r".*gemm_mma_lds.gfx942.opt.ll for gfx942, .*LLVM version .*, greedy allocation", shown[0])
     for name, verdict, certificate in zip(("SGPR", "VGPR", "all phases"), shown[1:7:2], shown[2:7:2], strict=True):
         assert re.fullmatch(rf"gemm, {name}: proved, {COUNTS}", verdict)

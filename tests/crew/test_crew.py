@@ -266,7 +266,7 @@ def test_a_fork_server_that_dies_is_replaced() -> None:
 # All of it.
 
 
-def test_tasks_end_in_the_order_in_which_they_are_ready_and_closing_ends_the_rest() -> None:
+def test_what_is_ready_does_not_wait_for_what_hangs_and_closing_ends_the_rest() -> None:
     crew = JobCrew(crew_workers.jobs, forks=True)
 
     def do(item: str) -> str:
@@ -274,7 +274,8 @@ def test_tasks_end_in_the_order_in_which_they_are_ready_and_closing_ends_the_res
             return worker.ask({"what": item}, 60)[0]["what"]
 
     with closing(as_ready(LocalTasks(do, 2, crew.stop), ["hang", "a", "b", "hang", "never"], 2)) as results:
-        assert [next(results) for _ in range(2)] == [("a", "a"), ("b", "b")]
+        # Both may be ready by the time that one is asked for.
+        assert {next(results) for _ in range(2)} == {("a", "a"), ("b", "b")}
 
 
 PARENT = """

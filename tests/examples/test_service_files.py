@@ -105,7 +105,7 @@ def test_options_that_comments_and_pages_name_are_there() -> None:
         "--from-file",
         "--server",
     } | _NO_OPTION
-    for path in (*(f for f in FILES.iterdir() if f.suffix != ".py"), GUIDE / "service-operate.md"):
+    for path in (*(f for f in FILES.iterdir() if f.is_file() and f.suffix != ".py"), GUIDE / "service-operate.md"):
         words = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text()))
         assert words - options - foreign == set(), path.name
 
