@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
+from smt_verifier.checker import DATA
 from smt_verifier.checker.model import Row, VirtualRegister
 from smt_verifier.checker.outcome import Refused
 
@@ -54,7 +54,7 @@ def known_fields() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """
     sections: dict[str, dict[str, tuple[str, str]]] = {}
     section: dict[str, tuple[str, str]] = {}
-    for line in Path(__file__).with_name("data").joinpath("fields.txt").read_text(encoding="ascii").splitlines():
+    for line in (DATA / "fields.txt").read_text(encoding="ascii").splitlines():
         if line.startswith("["):
             section = sections.setdefault(line.strip("[]"), {})
         elif not line.startswith("#"):

@@ -213,7 +213,7 @@ class Forms:
         if x.flags & _SAME != y.flags & _SAME or x.tied != y.tied or other_type:
             raise Refused("operands", f"{x.text} became {y.text} with other flags")
         if x.vreg < 0:
-            if y.vreg >= 0 or x.register not in (y.register, *self._same_register(y)):
+            if y.vreg >= 0 or (x.register != y.register and x.register not in self._same_register(y)):
                 raise Refused("fixed-register", f"fixed register ${x.register} became {y.text}")
             if "renamable" in y.flags and "renamable" not in x.flags:
                 raise Refused("fixed-register", f"fixed register ${x.register} is marked renamable")

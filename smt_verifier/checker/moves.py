@@ -226,9 +226,9 @@ class Moves:
             if (tied.register, tied.vreg, tied.sub) != (target.register, target.vreg, target.sub) or tied.is_def:
                 raise Refused("tied-operand", f"{target.text} must be the register of {tied.text}")
             fresh = "undef" in tied.flags
-        scalars = ((), keys) if saves else (keys, ())
+        to, of = ((), keys) if saves else (keys, ())
         undef = "undef" in (scalar if saves else register).flags
-        return Move(*scalars, (False, False), undef, thread=thread.number, register=lanes, saves=saves, fresh=fresh)
+        return Move(to, of, (False, False), undef, thread=thread.number, register=lanes, saves=saves, fresh=fresh)
 
     def beside(self, instruction: Instruction, move: Move) -> Iterator[int]:
         """Lanes that a move defines implicitly and does not carry (7.2)."""

@@ -147,7 +147,7 @@ def _item(instructions: tuple[Instruction, ...]) -> _Item:
     )
 
 
-def _accesses(i: Instruction) -> Iterator[tuple[str, Iterator[int]]]:
+def _accesses(i: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
     """What its operands say of registers, and what LLVM's table says of every such instruction. Each reads EXEC: a copy
     does and does not say so.
     """
@@ -160,15 +160,14 @@ def _accesses(i: Instruction) -> Iterator[tuple[str, Iterator[int]]]:
     yield from (("w", _registers(-1, name)) for name in description.implicit_definitions)
 
 
-def _registers(vreg: int, name: str) -> Iterator[int]:
+def _registers(vreg: int, name: str) -> Sequence[int]:
     """A virtual register as a whole; of the numbered files, registers of 32 bits (16.4)."""
     if vreg >= 0:
-        yield _VIRTUAL + vreg
-        return
+        return (_VIRTUAL + vreg,)
     register = tables().register(name)
     if register is None:
         raise Refused("order", f"${name} is no register that is known")
-    yield from register.units if register.file == "x" else dict.fromkeys(unit & ~1 for unit in register.units)
+    return register.units if register.file == "x" else list(dict.fromkeys(unit & ~1 for unit in register.units))
 
 
 def _stays(i: Instruction) -> bool:

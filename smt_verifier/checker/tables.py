@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-_PATH = Path(__file__).with_name("data") / "target.txt"
+from smt_verifier.checker import DATA
+
 _CUSTOM = "CustomRegMask("
 _KINDS = ("register", "register-or-immediate", "immediate", "branch-target", "generic", "any")
 _T = TypeVar("_T")
@@ -310,7 +310,7 @@ def tables() -> Tables:
     Raises:
         ValueError: the file is not of the form that its README describes.
     """
-    return Tables(_PATH.read_text(encoding="ascii"))
+    return Tables((DATA / "target.txt").read_text(encoding="ascii"))
 
 
 @lru_cache(maxsize=None)
@@ -467,7 +467,7 @@ def _operand(modes: int, kind: str, tied_to: int, early_clobber: bool, classes: 
     return OperandRow(kind, tied_to, early_clobber, tuple(classes * modes)[:modes])
 
 
-def _shape(operands: list[OperandRow], definitions: int, numbers: list[int], *rest: Any) -> Opcode:
+def _shape(operands: list[OperandRow], definitions: int, numbers: tuple[int, ...], *rest: Any) -> Opcode:
     uses, implicit_definitions, traits, counts, others = rest
     if max(numbers, default=0) >= len(operands):
         raise ValueError("an operand that is not there")

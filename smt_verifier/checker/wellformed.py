@@ -64,7 +64,8 @@ def _check_registers(function: Function, tables: Tables) -> None:
     if function.fields.get("noVRegs") == "true" and any(op.vreg >= 0 for op in operands.values()):
         raise Refused("header", "noVRegs is true, and there are virtual registers")
     names = {op.register for op in operands.values() if op.register}
-    names |= {name for place in (function, *function.blocks) for name, _ in place.liveins}
+    names |= {name for name, _ in function.liveins}
+    names |= {name for block in function.blocks for name, _ in block.liveins}
     for name in sorted(names):
         register = tables.register(name)
         if register is None or "alias" in register.marks:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from campaign.subject import PROCESSORS, Subject, text
-from smt_verifier.checker import tables as reader
+from smt_verifier.checker import DATA
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.tables import Opcode, Processor, Register, RegisterClass, tables
 
@@ -126,7 +125,7 @@ def opcodes_by_shape() -> dict[int, tuple[str, ...]]:
     """The names of each shape's opcodes; shapes are numbered as in ``target.txt``."""
     found: dict[int, list[str]] = {}
     section = ""
-    for line in (Path(reader.__file__).with_name("data") / "target.txt").read_text().splitlines():
+    for line in (DATA / "target.txt").read_text(encoding="ascii").splitlines():
         if line.startswith("["):
             section = line
         elif section == "[opcodes]" and not line.startswith("#"):
