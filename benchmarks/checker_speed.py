@@ -3,16 +3,20 @@
     python benchmarks/checker_speed.py [--out benchmarks/results/checker_speed.json]
 
 Kernels at hand (LLVM's allocation, both phases) and made ones: sizes, nested conditions, chains of blocks.
-``certificate`` is making it, checking it in Python and asking the second checker, its process counted; ``search`` is
-the search with its solver; ``llc`` compiles the whole kernel at -O3. The target's tables are loaded before. Times are
-the best of three.
+``certificate`` is making it, checking it in Python and asking the second checker, its process counted;
+``interpreted`` the same where the checker in Python is not compiled, in a process of its own; ``search`` is the search
+with its solver; ``llc`` compiles the whole kernel at -O3. The target's tables are loaded before, and the
+collector is set as in a compile. Times are the best of three.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import statistics
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +25,10 @@ from common import Row, command, cpu_seconds, kernel_directory, machine, options
 
 from smt_verifier.audit.search import search_proof
 from smt_verifier.certificate.verdict import certify_texts
+from smt_verifier.checker import COMPILED
 from smt_verifier.smt import Z3Solver
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.own_process import look_for_garbage_seldom
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
 
@@ -39,7 +45,8 @@ def best(task: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def row(what: str, llc: str, kernels: Path) -> Row:
+def row(what: str, llc: str, kernels: Path, *, alone: bool) -> Row:
+    """``alone``: certificates only."""
     ir, cpu = source_of(what, kernels)
     flags = [llc, "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-", "-o", "-"]
 
@@ -47,8 +54,9 @@ def row(what: str, llc: str, kernels: Path) -> Row:
         done = subprocess.run([*flags, *more], input=ir, capture_output=True, text=True, check=True, errors="replace")
         return done.stdout
 
-    result: Row = {"what": what, "processor": cpu, "llc": best(lambda: run("-O3", "-filetype=obj"))}
-    result |= {"certificate": 0.0, "search": 0.0, "accepted": []}
+    result: Row = {"what": what, "processor": cpu, "certificate": 0.0, "search": 0.0, "accepted": []}
+    if not alone:
+        result["llc"] = best(lambda: run("-O3", "-filetype=obj"))
     for phase in (0, 2):
         before, after = run(f"-stop-before=greedy,{phase}"), run(f"-stop-after=virtregrewriter,{phase}")
         name = re.findall(r"^name: +(\S+)", before, re.MULTILINE)[0]
@@ -59,6 +67,9 @@ def row(what: str, llc: str, kernels: Path) -> Row:
                 before, after, name, cpu, saved_later=not phase
             )
         )
+
+        if alone:
+            continue
 
         def search(before: str = before, after: str = after, phase: int = phase) -> None:
             texts = parse_mir(before), parse_mir(after)
@@ -71,16 +82,30 @@ def row(what: str, llc: str, kernels: Path) -> Row:
 
 def main() -> None:
     given = options(__doc__, "checker_speed.json")
+    given.add_argument(
+        "--certificates", metavar="NAME", nargs="+", help="print the seconds of these certificates alone"
+    )
     arguments = given.parse_args()
+    look_for_garbage_seldom()
     llc = str(find_toolchain().llc)
     kernels = kernel_directory()
+    if arguments.certificates:
+        print(json.dumps([row(what, llc, kernels, alone=True)["certificate"] for what in arguments.certificates]))
+        return
     names = [f"kernel:{path.name}" for path in sorted(kernels.glob("*.opt.ll"))]
     rows: list[Row] = []
     for what in (*names, *MADE):
-        rows.append(row(what, llc, kernels))
+        rows.append(row(what, llc, kernels, alone=False))
+        if COMPILED is not None:
+            run = subprocess.run(
+                [sys.executable, __file__, "--certificates", what],
+                env={**os.environ, "VERILOCC_COMPILED_CHECKER": ""}, stdout=subprocess.PIPE, text=True, check=True,
+            )  # fmt: skip
+            (rows[-1]["interpreted"],) = json.loads(run.stdout)
         print(rows[-1], flush=True)
     shared = rows[: len(names)]
-    over = {side: statistics.median(r[side] / r["llc"] for r in shared) for side in ("certificate", "search")}
+    sides = [side for side in ("certificate", "interpreted", "search") if side in rows[0]]
+    over = {side: statistics.median(r[side] / r["llc"] for r in shared) for side in sides}
     write(
         arguments.out,
         {

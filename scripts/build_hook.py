@@ -13,11 +13,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import build_loaded_tool
 import build_second_checker
+import compile_checker
 from generate_protos import REPOSITORY, generate
 
 
 class BuildHook(BuildHookInterface):  # pyright: ignore
-    """The modules of the gRPC contract, the library by which LLVM's tools are loaded once, and the second checker."""
+    """The modules of the gRPC contract, the library by which LLVM's tools are loaded once, and both checkers, built.
+
+    An editable installation waits for no compiled checker: its sources change.
+    """
 
     PLUGIN_NAME = "custom"
 
@@ -26,6 +30,8 @@ class BuildHook(BuildHookInterface):  # pyright: ignore
         if self.target_name != "wheel":
             return
         built = [build_loaded_tool.build(), build_second_checker.build()]
-        if any(built) and version != "editable":
+        if version == "editable":
+            return
+        if any([*built, compile_checker.build()]):
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

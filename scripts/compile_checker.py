@@ -3,8 +3,9 @@
     python scripts/compile_checker.py
 
 Needs mypy, setuptools, a C compiler and Python's headers (``pip install mypy setuptools``, Debian's ``python3-dev``);
-takes a minute. Without them the sources are interpreted. The compiled modules are taken as long as no source of
-``smt_verifier/checker`` or ``smt_verifier/certificate`` changes; ``VERILOCC_COMPILED_CHECKER=`` (empty) leaves them out.
+takes a minute. Without them the sources are interpreted. Compiled modules are taken as long as no source of
+``smt_verifier/checker`` or ``smt_verifier/certificate`` changes. ``VERILOCC_COMPILED_CHECKER=`` (empty) leaves them
+out.
 """
 
 from __future__ import annotations

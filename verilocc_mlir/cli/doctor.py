@@ -39,7 +39,7 @@ class Check:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
-    checks = [_python(), *_packages(), *_tools(llvm), _second_checker(), *_ways_in(), *_allocators()]
+    checks = [_python(), *_packages(), *_tools(llvm), _first_checker(), _second_checker(), *_ways_in(), *_allocators()]
     for check in checks:
         mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
         click.echo(f"{mark} {check.name}: {check.detail}")
@@ -53,6 +53,15 @@ def doctor_command(llvm: Path | None) -> int:
 def _python() -> Check:
     version = platform.python_version()
     return Check("python", sys.version_info >= (3, 10), f"{version}, {sys.executable}", "use Python 3.10 or newer")
+
+
+def _first_checker() -> Check:
+    """The checker in Python, compiled by mypyc or interpreted."""
+    from smt_verifier.checker import COMPILED
+
+    mend = "pip install mypy setuptools, a C compiler and Python's headers, then: python scripts/compile_checker.py"
+    detail = str(COMPILED) if COMPILED is not None else "interpreted: certificates take twice the time"
+    return Check("first checker, compiled", COMPILED is not None, detail, mend, needed=False)
 
 
 def _second_checker() -> Check:
