@@ -11,9 +11,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from checker_support import builds_the_second_checker
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from support import REPOSITORY as ROOT
+
+from smt_verifier.checker import COMPILED
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -124,5 +127,9 @@ def test_the_wheel_has_the_contract_and_the_pages(tmp_path: Path) -> None:
     assert {
         name.rpartition("/")[2] for name in names if name.startswith("verilocc/v1/") and name.endswith(".proto")
     } == protos
+    if builds_the_second_checker():
+        assert "smt_verifier/bin/verilocc-check" in names
+    if COMPILED is not None:
+        assert any(name.startswith(f"smt_verifier/bin/compiled/{COMPILED.name}/") for name in names)
     pages = {name.partition("/share/doc/verilocc-mlir/")[2] for name in names if name.endswith(".md")}
     assert {str(page.relative_to(DOCS)) for page in PAGES} <= pages
