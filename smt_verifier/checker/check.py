@@ -436,9 +436,25 @@ def _check_return(both: Both, number: int, state: State) -> None:
     code = code_of(both.before.function.blocks[number], both.before.tables)
     if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
+    unread = _unread_copies(both.after, number)
     for unit in both.restored:
-        if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):
+        held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
+        if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
+
+
+def _unread_copies(after: Lanes, number: int) -> set[int]:
+    """What a COPY of the block writes and nothing behind it reads. MachineCopyPropagation deletes it where the block
+    has no successor: a return does not name what it restores (12.3).
+    """
+    unread: set[int] = set()
+    for instruction in code_of(after.function.blocks[number], after.tables):
+        registers = [o for o in instruction.operands if o.is_register]
+        unread.difference_update(k for o in registers if o.reads for k in after.keys(o, instruction))
+        written = {k for o in registers if o.is_def for k in after.keys(o, instruction)}
+        opcode = after.tables.opcode(instruction.opcode)
+        unread = unread | written if opcode is not None and "copy" in opcode.traits else unread - written
+    return unread
 
 
 @dataclass(frozen=True, slots=True)

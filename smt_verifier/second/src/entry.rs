@@ -154,7 +154,7 @@ impl Claimed {
 }
 
 /// The units that a block's live-ins declare; with lanes of 32 bits those of which both halves are declared.
-fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
+pub fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     let mut units = Set::default();
     for (register, mask) in &block.liveins {
         let is_in = |lane: u32| mask.is_none_or(|mask| lane < 64 && mask >> lane & 1 == 1);
