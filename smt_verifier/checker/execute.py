@@ -388,14 +388,15 @@ class Execution(Effects):
         """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).
 
         Args:
-            expands: LLVM may write a dead register where it expands the instruction.
+            expands: LLVM may write a dead register where it expands the instruction; a virtual register that is defined
+                may yet become one.
             copies: it is a COPY, which LLVM may delete if nothing reads its target.
         """
         state, vector = self.state, self.both.after.is_vector
         state.steps += 1
-        if expands:
-            state.dangers[state.epoch] = state.steps
         read, written = ({p for p in self._keys(b, of) if vector(p)} for of in (_READ, _WRITTEN))
+        if expands or any(p >= VIRTUAL for p in written):
+            state.dangers[state.epoch] = state.steps
         state.abandon(p for p in written - read if p >= VIRTUAL or p in self.both.limits.allocatable)
         state.accessed.update(dict.fromkeys(written, state.steps - copies))
         state.accessed.update(dict.fromkeys(read, state.steps))

@@ -49,6 +49,7 @@ class Pair:
         module: lines before the function, in both texts.
         attributes: of the function.
         ends: the last instruction; the function is a kernel, or one that is called.
+        left: classes of virtual registers that Q still has, from number 0 on.
     """
 
     classes: tuple[str, ...]
@@ -62,9 +63,13 @@ class Pair:
     module: str = ""
     attributes: str = ""
     ends: str = "S_ENDPGM 0"
+    left: tuple[str, ...] = ()
 
     def texts(self) -> tuple[str, str]:
-        rows = "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(self.classes))
+        rows, left = (
+            "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(classes))
+            for classes in (self.classes, self.left)
+        )
         called = self.ends == "SI_RETURN"
         of_p, of_q = (
             HEAD.format(
@@ -82,7 +87,10 @@ class Pair:
                 for line in body.strip().split("\n")
             )
             + f"    {self.ends}\n...\n"
-            for registers, stack, body in ((rows, self.stack[0], self.before), (" []", self.stack[1], self.after))
+            for registers, stack, body in (
+                (rows, self.stack[0], self.before),
+                (left or " []", self.stack[1], self.after),
+            )
         )
         return of_p, of_q
 
@@ -280,6 +288,23 @@ OVERWRITTEN = Pair(
 OVERWRITTEN = replace(
     OVERWRITTEN, before=OVERWRITTEN.before.replace("SCRATCH", USE.format("%0") + "\n    SCRATCH", 1),
 )  # fmt: skip
+TAKEN = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    S_NOP 0, implicit %0
+    %2:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    {NARROW.format("%1:sreg_64")}
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0, implicit %2""",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    S_NOP 0, implicit %0
+    %1:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    {NARROW.format("$sgpr8_sgpr9")}
+    %0:vgpr_32 = COPY $vgpr0
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit %0, implicit %1""",
+    "steps 1- 1+ 3= 1+ 3=", left=("vgpr_32", "vgpr_32"),
+)  # fmt: skip
 MISSED = Pair(
     ("vgpr_32", "sreg_64", "sreg_32_xm0"), "$vgpr0, $sgpr10_sgpr11",
     f"""%0:vgpr_32 = COPY $vgpr0
@@ -398,6 +423,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "registers allocated dynamically, as the header says": (DYNAMIC, "attribute"),
     "a copy that is deleted, and some threads need": (DELETED, "value"),
     "a dead register that some threads need": (OVERWRITTEN, "value"),
+    "a virtual register that may become one that some threads need": (TAKEN, "value"),
     "a copy that threads missed, read by a lane's number": (MISSED, "value"),
     "restored by a copy that is deleted": (RESTORED, "callee-saved"),
     "assembly that reads other threads": (SAMPLED, "inactive-lanes"),
@@ -440,6 +466,11 @@ RIGHT = {
     "a register that is dead behind all writes": replace(
         OVERWRITTEN,
         after=OVERWRITTEN.after.replace("    $vgpr2 = COPY $vgpr0\n    $exec", "    $exec"),
+        steps="steps 1- 1+ 6=",
+    ),
+    "a virtual register beside one that some threads need": replace(
+        TAKEN,
+        after=TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", "    $exec"),
         steps="steps 1- 1+ 6=",
     ),
     "a copy that threads missed, read by those that did not": replace(

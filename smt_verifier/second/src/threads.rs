@@ -182,6 +182,10 @@ impl State {
 
     /// Q reads the first ones, and is about to write the others. A copy counts as soon as it is read (spec 11.3).
     pub fn access(&mut self, read: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool) {
+        // A virtual register may yet become one that is dead here.
+        if written.iter().any(|place| place.vector && place.of == Of::Virtual) {
+            self.note_expanded();
+        }
         let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
         abandoned.for_each(|place| self.abandon(*place));
         let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
