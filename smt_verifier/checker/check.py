@@ -32,7 +32,7 @@ from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
-from smt_verifier.checker.liveins import declared_units, may_hold, reads_are_declared, undeclared_scalars
+from smt_verifier.checker.liveins import declared_units, live_virtual, may_hold, reads_are_declared, undeclared_scalars
 from smt_verifier.checker.model import Block, File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
@@ -125,6 +125,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         lanes[1].named,
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
+        live_virtual(lanes[1]),
     )
 
 

@@ -377,12 +377,10 @@ class Execution(Effects):
         both = self.both
         self.let_die()
         self.state.end_block()
-        successors = both.before.function.blocks[self.block].successors
-        declared = {unit for successor, _ in successors for unit in declared_units(both.after, successor)}
-        held = {place for cls in self.state.classes if not cls.active for place in cls.part.holds}
-        self.state.abandon(
-            p for p in held - declared if isinstance(p, int) and p < VIRTUAL and p in both.limits.allocatable
-        )
+        successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
+        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
+        held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
+        self.state.abandon(p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable)
 
     def _access(self, b: Instruction, *, expands: bool, copies: bool = False) -> None:
         """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).

@@ -305,6 +305,35 @@ TAKEN = Pair(
     S_NOP 0, implicit %0, implicit %1""",
     "steps 1- 1+ 3= 1+ 3=", left=("vgpr_32", "vgpr_32"),
 )  # fmt: skip
+AHEAD = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
+    TAKEN.before.replace("    $exec =", "bb.1:\n    $exec ="),
+    TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", MOVED := """bb.1:
+    liveins: $vgpr0, $sgpr8_sgpr9
+    %0:vgpr_32 = COPY $vgpr0
+    $exec"""),
+    """steps 1- 1+ 3=
+block 1
+entry
+class 0 T on
+class 1 T off
+class 2 O off
+class 3 P on
+mask 0 %1.0 2
+member 0 +0
+member 1 +0
+member 2 -0
+in wave
+h %1.0 $8208 1
+h %1.2 $8210 1
+h $12292 $12292 2
+in 0 1 3
+h %0.0 $0 1
+h %0.0 %0.0 1
+h %2.0 %1.0 1
+steps 1+ 3=""",
+    left=("vgpr_32", "vgpr_32"),
+)  # fmt: skip
 MISSED = Pair(
     ("vgpr_32", "sreg_64", "sreg_32_xm0"), "$vgpr0, $sgpr10_sgpr11",
     f"""%0:vgpr_32 = COPY $vgpr0
@@ -424,6 +453,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a copy that is deleted, and some threads need": (DELETED, "value"),
     "a dead register that some threads need": (OVERWRITTEN, "value"),
     "a virtual register that may become one that some threads need": (TAKEN, "value"),
+    "a virtual register that is dead ahead, and some threads need": (AHEAD, "relation"),
     "a copy that threads missed, read by a lane's number": (MISSED, "value"),
     "restored by a copy that is deleted": (RESTORED, "callee-saved"),
     "assembly that reads other threads": (SAMPLED, "inactive-lanes"),
@@ -472,6 +502,10 @@ RIGHT = {
         TAKEN,
         after=TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", "    $exec"),
         steps="steps 1- 1+ 6=",
+    ),
+    "a virtual register that is live ahead": replace(
+        AHEAD, after=AHEAD.after.replace(MOVED, MOVED.replace("    %0:vgpr_32 = COPY $vgpr0\n", "")),
+        steps=AHEAD.steps.removesuffix("1+ 3=") + "3=",
     ),
     "a copy that threads missed, read by those that did not": replace(
         MISSED,

@@ -21,6 +21,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     parts: &'a [BlockPart],
     part: &'a BlockPart,
+    /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
+    live: &'a [Set<Lane>],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -73,6 +75,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
+    let live = &entry::live_virtual(context);
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -84,8 +87,23 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
         entry::reads_defined(context, block)?;
         let (killed, revived) = (Default::default(), Set::default());
         let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
-        Walk { context, parts, part, block, at, state, terminated, bundle, compared, repeats, splits, killed, revived }
-            .steps()
+        Walk {
+            context,
+            parts,
+            part,
+            live,
+            block,
+            at,
+            state,
+            terminated,
+            bundle,
+            compared,
+            repeats,
+            splits,
+            killed,
+            revived,
+        }
+        .steps()
     })
 }
 
@@ -157,8 +175,10 @@ impl<'a> Walk<'a> {
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
-        let free = |place: &Lane| {
-            place.of == Of::Unit && place.vector && !declared.contains(&place.a) && self.context.allocatable(*place)
+        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.live[*successor].contains(place));
+        let free = |place: &Lane| match place.of {
+            Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
+            _ => place.of == Of::Virtual && place.vector && !virtual_too(place),
         };
         let held: Set<Lane> = self.state.threads().flat_map(|class| class.part.all_places()).filter(free).collect();
         held.into_iter().for_each(|place| self.state.abandon(place));
