@@ -75,6 +75,12 @@ _IN_PARTS = frozenset({"V_MOV_B64_PSEUDO", "V_MOV_B64_DPP_PSEUDO"})
 not say so (SIInstrInfo::expandPostRAPseudo)."""
 _PAIRED = "V_DUAL_"
 """Made behind allocation; which banks its registers must be of, no table says (GCNCreateVOPD.cpp)."""
+_IN_SSA = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_TO_REG"})
+"""Made into copies before allocation; behind it LLVM knows no such instruction, or moves a part of what it says to
+define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
+_NOT_SAID = re.compile(r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+")
+"""Sets EXEC or the program counter, keeps what its result held, or exchanges registers that M0 chooses, and LLVM's
+table does not say so. LLVM makes none of them (ISA manuals)."""
 _OPENS_BRACKETS = re.compile(r"S_OR_SAVEEXEC_B(?:32|64)\Z")
 """What may open a whole-wave bracket (``core/brackets.py``)."""
 
@@ -294,7 +300,8 @@ def _masks() -> Iterator[str]:
 
 ASSEMBLY_WORDS = (
     ("exec", ""), ("lane", ""), ("dpp", ""), ("perm", "perm_b32"), ("swizzle", ""), ("row_", ""), ("wave_", ""),
-    ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""),
+    ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""), ("sample", ""), ("gather", ""), ("get_lod", ""),
+    ("interp", ""), ("lds_direct", ""), ("lds_param", ""), ("barrier_arrive", ""), ("async_barrier", ""),
 )  # fmt: skip
 """Words in inline assembly that hint at other threads, and where they do not: inactive._ASSEMBLY as a list."""
 
@@ -379,7 +386,7 @@ class _Instructions:
         operands: dict[str, int] = {}
         shapes: dict[str, int] = {}
         self.opcode_rows: list[str] = ["# name shape"]
-        for name in sorted(n for n in opcodes() if not n.startswith(_PAIRED)):
+        for name in sorted(n for n in opcodes() if _is_followed(n)):
             of_modes = [described(name, processor) for processor in MODES]
             table = of_modes[0]
             of_operands = enumerate(zip(*(t.operands for t in of_modes), strict=True))
@@ -397,6 +404,10 @@ class _Instructions:
         self.operand_rows = ["# kind tied_to early_clobber classes", *operands]
         self.shape_rows = ["# definitions operands implicit_uses implicit_definitions traits counts not_described"]
         self.shape_rows += shapes
+
+
+def _is_followed(name: str) -> bool:
+    return not name.startswith(_PAIRED) and name not in _IN_SSA and not _NOT_SAID.match(name)
 
 
 def described(name: str, processor: str = MODES[0]) -> InstructionDescription:

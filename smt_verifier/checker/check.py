@@ -32,7 +32,7 @@ from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
-from smt_verifier.checker.liveins import declared_units, may_hold, reads_are_declared, undeclared_scalars
+from smt_verifier.checker.liveins import declared_units, live_virtual, may_hold, reads_are_declared, undeclared_scalars
 from smt_verifier.checker.model import Block, File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
@@ -125,6 +125,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         lanes[1].named,
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
+        live_virtual(lanes[1]),
     )
 
 
@@ -436,9 +437,25 @@ def _check_return(both: Both, number: int, state: State) -> None:
     code = code_of(both.before.function.blocks[number], both.before.tables)
     if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
+    unread = _unread_copies(both.after, number)
     for unit in both.restored:
-        if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):
+        held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
+        if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
+
+
+def _unread_copies(after: Lanes, number: int) -> set[int]:
+    """What a COPY of the block writes and nothing behind it reads. MachineCopyPropagation deletes it where the block
+    has no successor: a return does not name what it restores (12.3).
+    """
+    unread: set[int] = set()
+    for instruction in code_of(after.function.blocks[number], after.tables):
+        registers = [o for o in instruction.operands if o.is_register]
+        unread.difference_update(k for o in registers if o.reads for k in after.keys(o, instruction))
+        written = {k for o in registers if o.is_def for k in after.keys(o, instruction)}
+        opcode = after.tables.opcode(instruction.opcode)
+        unread = unread | written if opcode is not None and "copy" in opcode.traits else unread - written
+    return unread
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
+from smt_verifier.checker.liveins import declared_units
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
@@ -21,9 +23,13 @@ _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
+_UPPER = frozenset(range(12, 20))
+"""Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
 _OF_FRAME = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
+_READ: Callable[[Operand], bool] = attrgetter("reads")
+_WRITTEN: Callable[[Operand], bool] = attrgetter("is_def")
 
 
 class Execution(Effects):
@@ -55,7 +61,8 @@ class Execution(Effects):
             self._open_bundle(b, pair)
             return
         self._require_followed(a, opcode)
-        if "call" in opcode.traits or any(o.kind in _OF_FRAME for o in b.operands):
+        expands = "call" in opcode.traits or any(o.kind in _OF_FRAME for o in b.operands)
+        if expands:
             self.let_die()
         reads, writes, lost = self._runs_for(a, opcode)
         self._spare_callers(b, everywhere=False)
@@ -77,6 +84,7 @@ class Execution(Effects):
         given = self._given(killed, self._killed_scalars(a))
         if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
             self._call(a)
+        self._access(b, expands=expands)
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
@@ -131,6 +139,7 @@ class Execution(Effects):
         if move is None or not move.is_copy:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
+        self._access(b, expands=True, copies="copy" in opcode.traits)
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
@@ -221,7 +230,8 @@ class Execution(Effects):
         if "setreg" in opcode.traits:
             place = [o.number for o in a.operands if not o.is_implicit][-1]
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
-            changes_mode = place & 63 == _MODE and not _ADDRESSING.isdisjoint(bits)
+            naming = _ADDRESSING | _UPPER if self.both.processor.addressable_vgprs > 256 else _ADDRESSING
+            changes_mode = place & 63 == _MODE and not naming.isdisjoint(bits)
         if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
@@ -330,7 +340,8 @@ class Execution(Effects):
                 raise Refused("undef-flag", f"{b.opcode} says that it reads nothing", f"line {b.line}")
             if name == place and place in self.state.given:
                 continue
-            if name not in part.holds.get(place, NONE) or place in self.state.dying:
+            held = part.holds.get(place, NONE) if cls is None else self.state.held(place, True, cls)
+            if name not in held or place in self.state.dying:
                 of = f"{b.opcode} reads {write_key(place)}, which need not hold {write_key(name)}"
                 raise Refused("value", of + (f" in threads of class {cls.kind}" if cls else ""), f"line {b.line}")
 
@@ -363,8 +374,30 @@ class Execution(Effects):
 
     def end_block(self) -> None:
         """Behind the last step."""
+        both = self.both
         self.let_die()
         self.state.end_block()
+        successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
+        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
+        held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
+        self.state.abandon(p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable)
+
+    def _access(self, b: Instruction, *, expands: bool, copies: bool = False) -> None:
+        """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).
+
+        Args:
+            expands: LLVM may write a dead register where it expands the instruction; a virtual register that is defined
+                may yet become one.
+            copies: it is a COPY, which LLVM may delete if nothing reads its target.
+        """
+        state, vector = self.state, self.both.after.is_vector
+        state.steps += 1
+        read, written = ({p for p in self._keys(b, of) if vector(p)} for of in (_READ, _WRITTEN))
+        if expands or any(p >= VIRTUAL for p in written):
+            state.dangers[state.epoch] = state.steps
+        state.abandon(p for p in written - read if p >= VIRTUAL or p in self.both.limits.allocatable)
+        state.accessed.update(dict.fromkeys(written, state.steps - copies))
+        state.accessed.update(dict.fromkeys(read, state.steps))
 
     def let_die(self) -> None:
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""

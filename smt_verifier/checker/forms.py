@@ -265,10 +265,14 @@ class Forms:
         return self._tables.either_file(cls) if either else cls
 
     def _one_place(self, a: Instruction, b: Instruction) -> None:
-        """What reads one lane of a virtual register of P reads one place of Q (5.12)."""
+        """What reads one lane of a virtual register of P reads one place of Q, and writes it there if it counts
+        registers from an operand on (5.12).
+        """
         places: dict[int, int] = {}
+        opcode = self.opcode(a)
+        writes = "indirect" in opcode.traits and not opcode.value("reach")
         for x, y in zip(a.operands, b.operands, strict=False):
-            if x.is_use and x.vreg >= 0:
+            if x.vreg >= 0 and (x.is_use or writes):
                 for name, place in zip(self.before.keys(x, a), self.after.keys(y, b), strict=True):
                     if places.setdefault(name, place) != place:
                         raise Refused("operands", f"{b.opcode} reads {x.text} in two registers", f"line {b.line}")

@@ -59,7 +59,7 @@ def limits(
         raise Refused("calling-convention", f"the calling convention {convention} is not followed")
     *masks, is_shader = data.conventions[convention]
     callee_saved = data.mask(masks[target.has_agprs]) or frozenset()
-    if _integer("amdgpu-dynamic-vgpr-block-size", strings):
+    if _integer("amdgpu-dynamic-vgpr-block-size", strings) or fields.get(f"{_INFO}dynamicVGPRBlockSize", "0") != "0":
         raise Refused("attribute", "dynamic VGPR allocation is not followed")
     waves = _waves(target, is_shader, strings)
     vgprs, agprs = _vectors(target, waves, strings)

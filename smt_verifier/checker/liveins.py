@@ -24,6 +24,26 @@ def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
     return frozenset(units)
 
 
+def live_virtual(lanes: Lanes) -> list[set[int]]:
+    """For each block, lanes of virtual vector registers that are read on some path before they are written (11.3)."""
+    blocks = lanes.function.blocks
+    live: list[set[int]] = [set() for _ in blocks]
+    pending = list(range(len(blocks))) if any(k >= VIRTUAL for k in lanes.named) else []
+    while pending:
+        number = pending.pop()
+        needed = set[int]().union(*(live[successor] for successor, _ in blocks[number].successors))
+        for i in reversed(blocks[number].instructions):
+            operands = [o for o in i.operands if o.vreg >= 0]
+            for o in operands:
+                if o.is_def:
+                    needed.difference_update(lanes.all_lanes(o.vreg) if "undef" in o.flags else lanes.keys(o, i))
+            needed.update(k for o in operands if o.is_use and o.reads for k in lanes.keys(o, i) if lanes.is_vector(k))
+        if needed != live[number]:
+            live[number] = needed
+            pending += [n for n, block in enumerate(blocks) if any(s == number for s, _ in block.successors)]
+    return live
+
+
 def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
     """Whether something may be claimed of a place at a block's entry (4.3)."""
     if isinstance(place, tuple) and place[0] == "&":

@@ -142,7 +142,7 @@ def _item(instructions: tuple[Instruction, ...]) -> _Item:
         instructions,
         any(map(_stays, instructions)),
         accesses,
-        tuple(m for i in instructions for m in i.memory),
+        tuple(m for i in instructions for m in _memory(i)),
         any(map(_is_everywhere, instructions)),
     )
 
@@ -193,6 +193,14 @@ def _has_no_effect(i: Instruction, description: Opcode) -> bool:
     """It writes no register and no memory, so that it is there for something else."""
     defines = description.implicit_definitions or any(o.is_def for o in i.operands)
     return not defines and description.traits.isdisjoint(("may-load", "may-store", "no-code"))
+
+
+def _memory(i: Instruction) -> tuple[MemoryOperand, ...]:
+    """Its memory operands. What it both loads and stores goes to LDS, from the named place on for each thread of the
+    wave: how far, no operand says (16.5).
+    """
+    copies = any(m.loads for m in i.memory) and any(m.stores for m in i.memory)
+    return tuple(replace(m, size="unknown-size") for m in i.memory) if copies else i.memory
 
 
 def _is_everywhere(i: Instruction) -> bool:

@@ -111,6 +111,9 @@ class State:
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
         narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
+        accessed: when Q last read or wrote one, counted in its steps; a COPY counts only once it is read (11.3).
+        dangers: per epoch, Q's last step at which LLVM may write a register that nothing reads.
+        steps: steps of Q so far.
         epoch: writes of EXEC in this block.
         given: units of scalar registers that both texts killed where P reads on (11.2).
         dying: vector places whose last read was marked, in classes that may wait soon (11.1).
@@ -130,6 +133,9 @@ class State:
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
     narrowed: set[Key] = field(default_factory=set[Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
+    accessed: dict[Key, int] = field(default_factory=dict[Key, int])
+    dangers: dict[int, int] = field(default_factory=dict[int, int])
+    steps: int = 0
     epoch: int = 0
     given: set[int] = field(default_factory=set[int])
     dying: set[int] = field(default_factory=set[int])
@@ -240,8 +246,12 @@ class State:
         self.write(place, vector, NONE, classes)
 
     def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
-        """All names that a place holds in a class: of a scalar one those of the scalar part too."""
+        """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
+        copied while the class waits, those that its source holds as well (10.6).
+        """
         names = cls.part.holds.get(place, NONE)
+        if not cls.active and place in cls.missed and place in self.copies:
+            names &= self.held(self.copies[place], False, cls)
         return names if vector else names | self.scalars.holds.get(place, NONE)
 
     def copy_places(
@@ -313,15 +323,25 @@ class State:
         for target in cls.missed:
             source = self.copies.get(target)
             if source is not None:
-                vector_names = cls.part.holds.get(source, NONE) | self.scalars.holds.get(source, NONE)
                 names = cls.part.holds.get(target, NONE)
                 self.narrowed.add(target)
                 cls.part.write(_behind(target), names | cls.part.holds.get(_behind(target), NONE))
-                cls.part.write(target, names & vector_names)
+                cls.part.write(target, names & self.held(source, False, cls))
 
     def held_behind(self, target: Key, cls: ThreadClass) -> Names:
         """What a place holds in a class for who is behind the block (10.6)."""
         return cls.part.holds.get(target, NONE) | cls.part.holds.get(_behind(target), NONE)
+
+    def abandon(self, places: Iterable[Key]) -> None:
+        """Nothing on the path reads any more what these vector places hold: a class that waits may have lost it while
+        it was active (11.3).
+        """
+        for place in places:
+            since = self.accessed.get(place, 0)
+            epochs = [epoch for epoch, step in self.dangers.items() if step > since]
+            for cls in self.classes:
+                if not cls.active and any(cls.was_active[epoch] for epoch in epochs):
+                    cls.part.write(place, NONE)
 
     def end_block(self) -> None:
         """Copies are propagated no further: what the targets hold themselves is read from now on."""

@@ -424,7 +424,7 @@ def _read(text: str) -> dict[str, list[Any]]:
     *lines, end = text.split("\n")
     name = ""
     for line in lines:
-        if line.startswith("["):
+        if line.startswith("[") or not (name or line.startswith("#")):
             name = line[1:-1]
             if line != f"[{name}]" or name in sections or name not in _COLUMNS:
                 raise ValueError(f"unexpected section {line}")

@@ -162,7 +162,9 @@ class Masks:
         if not names or not of:
             return
         vector = self._lanes.is_vector(of[0]) and not self._lanes.is_vector(names[0])
-        doubtful = any(key in cls.part.doubtful for cls in self._state.classes if cls.active for key in of)
+        doubtful = "undef" in instruction.operands[1].flags or any(
+            key in cls.part.doubtful for cls in self._state.classes if cls.active for key in of
+        )
         if len(names) == len(of) and vector and not doubtful:
             self._state.first_of.update(zip(names, of, strict=True))
 

@@ -14,7 +14,7 @@ from smt_verifier.checker.check import check
 from smt_verifier.checker.outcome import Refused
 
 HEAD = """--- |
-{module}  define amdgpu_kernel void @f() {{
+{module}  define {convention}void @f() {attributes}{{
     ret void
   }}
 ...
@@ -26,7 +26,7 @@ frameInfo:
   maxAlignment:    4
 stack:{stack}
 machineFunctionInfo:
-  isEntryFunction: true
+  isEntryFunction: {entry}
   stackPtrOffsetReg: '$sgpr32'
 {info}body:             |
   bb.0:
@@ -47,6 +47,9 @@ class Pair:
         stack: rows of the stack objects of P, and of Q.
         info: lines of ``machineFunctionInfo``, in both texts.
         module: lines before the function, in both texts.
+        attributes: of the function.
+        ends: the last instruction; the function is a kernel, or one that is called.
+        left: classes of virtual registers that Q still has, from number 0 on.
     """
 
     classes: tuple[str, ...]
@@ -58,16 +61,36 @@ class Pair:
     stack: tuple[str, str] = ("", "")
     info: str = ""
     module: str = ""
+    attributes: str = ""
+    ends: str = "S_ENDPGM 0"
+    left: tuple[str, ...] = ()
 
     def texts(self) -> tuple[str, str]:
-        rows = "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(self.classes))
+        rows, left = (
+            "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(classes))
+            for classes in (self.classes, self.left)
+        )
+        called = self.ends == "SI_RETURN"
         of_p, of_q = (
             HEAD.format(
-                module=self.module, registers=registers, stack=stack or " []", info=self.info, liveins=self.liveins
+                module=self.module,
+                registers=registers,
+                stack=stack or " []",
+                info=self.info,
+                liveins=self.liveins,
+                attributes=self.attributes,
+                convention="" if called else "amdgpu_kernel ",
+                entry="false" if called else "true",
             )
-            + "".join(f"    {line.strip()}\n" for line in body.strip().split("\n"))
-            + "    S_ENDPGM 0\n...\n"
-            for registers, stack, body in ((rows, self.stack[0], self.before), (" []", self.stack[1], self.after))
+            + "".join(
+                f"{'' if line.strip().startswith('bb.') else '  '}  {line.strip()}\n"
+                for line in body.strip().split("\n")
+            )
+            + f"    {self.ends}\n...\n"
+            for registers, stack, body in (
+                (rows, self.stack[0], self.before),
+                (left or " []", self.stack[1], self.after),
+            )
         )
         return of_p, of_q
 
@@ -176,6 +199,219 @@ CELLS = Pair(
     "steps 1- 2+ 1= 2+ 2=", stack=("", _object(0, kind="spill-slot")),
     info="  frameOffsetReg: '$sgpr33'\n  sgprForEXECCopy: '$sgpr34_sgpr35'\n",
 )  # fmt: skip
+NARROW = "{} = S_AND_SAVEEXEC_B64 $sgpr10_sgpr11, implicit-def $exec, implicit-def dead $scc, implicit $exec"
+WIDEN = "$exec = S_OR_B64 $exec, {}, implicit-def dead $scc"
+FIRST_OF_NOTHING = Pair(
+    ("vgpr_32", "sreg_32_xm0", "sreg_64", "sreg_64", "sreg_32_xm0"), "$vgpr0, $vgpr1",
+    """%0:vgpr_32 = COPY $vgpr0
+    %1:sreg_32_xm0 = V_READFIRSTLANE_B32 undef %0, implicit $exec
+    %2:sreg_64 = V_CMP_EQ_U32_e64 %1, %0, implicit $exec
+    %3:sreg_64 = S_AND_SAVEEXEC_B64 %2, implicit-def $exec, implicit-def dead $scc, implicit $exec
+    %4:sreg_32_xm0 = V_READFIRSTLANE_B32 %0, implicit $exec
+    S_NOP 0, implicit %4""",
+    """$vgpr2 = COPY $vgpr0
+    $sgpr4 = V_READFIRSTLANE_B32 undef $vgpr1, implicit $exec
+    $sgpr6_sgpr7 = V_CMP_EQ_U32_e64 $sgpr4, $vgpr2, implicit $exec
+    $sgpr8_sgpr9 = S_AND_SAVEEXEC_B64 $sgpr6_sgpr7, implicit-def $exec, implicit-def dead $scc, implicit $exec
+    $sgpr5 = V_READFIRSTLANE_B32 $vgpr2, implicit $exec
+    S_NOP 0, implicit $sgpr5""",
+    "steps 1- 1+ 6=",
+)  # fmt: skip
+INDEXED_RESULT = Pair(
+    ("sgpr_128",), "$sgpr4, $m0",
+    """S_MOVRELD_B32 undef %0.sub0, $sgpr4, implicit $m0, implicit-def %0
+    S_NOP 0, implicit %0""",
+    """S_MOVRELD_B32 undef $sgpr20, $sgpr4, implicit $m0, implicit-def $sgpr8_sgpr9_sgpr10_sgpr11
+    S_NOP 0, implicit $sgpr8_sgpr9_sgpr10_sgpr11""",
+    "steps 3=", "gfx1100",
+)  # fmt: skip
+ABOVE = Pair(
+    ("vgpr_32", "vreg_64"), "$vgpr4",
+    """%0:vgpr_32 = COPY $vgpr4
+    %1:vreg_64 = SUBREG_TO_REG 0, %0, %subreg.sub0
+    S_NOP 0, implicit %1""",
+    """$vgpr8_vgpr9 = SUBREG_TO_REG 0, $vgpr4, %subreg.sub0
+    S_NOP 0, implicit $vgpr8_vgpr9""",
+    "steps 1- 3=", "gfx1100",
+)  # fmt: skip
+HIDDEN = {
+    "a result that keeps what it held": ("S_CMOV_B32 $sgpr4, implicit $scc", "$sgpr4, $scc"),
+    "a jump that sets EXEC": ("S_CBRANCH_JOIN $sgpr4_sgpr5", "$sgpr4_sgpr5"),
+}
+ONE_WAVE = '"amdgpu-flat-work-group-size"="1,64" "amdgpu-waves-per-eu"="1,1" '
+MODE = Pair(
+    ("vgpr_32",), "$vgpr0",
+    """%0:vgpr_32 = COPY $vgpr0
+    S_SETREG_IMM32_B32 255, 15105, implicit-def $mode, implicit $mode
+    S_NOP 0, implicit %0""",
+    """$vgpr300 = COPY $vgpr0
+    S_SETREG_IMM32_B32 255, 15105, implicit-def $mode, implicit $mode
+    S_NOP 0, implicit $vgpr300""",
+    "steps 1- 1+ 3=", "gfx1250", attributes=ONE_WAVE,
+)  # fmt: skip
+DYNAMIC = Pair(
+    ("vgpr_32",), "$vgpr0",
+    "%0:vgpr_32 = COPY $vgpr0\n" + USE.format("%0"),
+    "$vgpr200 = COPY $vgpr0\n" + USE.format("$vgpr200"),
+    "steps 1- 1+ 2=", "gfx1201", attributes=ONE_WAVE, info="  dynamicVGPRBlockSize: 16\n",
+)  # fmt: skip
+DELETED = Pair(
+    ("vgpr_32", "sreg_64"), "$vgpr0, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    {NARROW.format("%1:sreg_64")}
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0""",
+    f"""renamable $vgpr3 = COPY $vgpr0
+    renamable $vgpr2 = COPY $vgpr0
+    {NARROW.format("$sgpr8_sgpr9")}
+    renamable $vgpr2 = COPY renamable $vgpr3
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit $vgpr2""",
+    "steps 1- 2+ 1= 1+ 3=",
+)  # fmt: skip
+OVERWRITTEN = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $vgpr1, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    SCRATCH_STORE_DWORD_SADDR $vgpr1, %stack.0, 0, 0, implicit $exec, implicit $flat_scr
+    {NARROW.format("%1:sreg_64")}
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0""",
+    f"""$vgpr2 = COPY $vgpr0
+    S_NOP 0, implicit $vgpr2
+    SCRATCH_STORE_DWORD_SADDR $vgpr1, %stack.0, 0, 0, implicit $exec, implicit $flat_scr
+    {NARROW.format("$sgpr8_sgpr9")}
+    $vgpr2 = COPY $vgpr0
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit $vgpr2""",
+    "steps 1- 1+ 3= 1+ 3=", stack=(_object(0), _object(0)),
+)  # fmt: skip
+OVERWRITTEN = replace(
+    OVERWRITTEN, before=OVERWRITTEN.before.replace("SCRATCH", USE.format("%0") + "\n    SCRATCH", 1),
+)  # fmt: skip
+TAKEN = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    S_NOP 0, implicit %0
+    %2:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    {NARROW.format("%1:sreg_64")}
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0, implicit %2""",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    S_NOP 0, implicit %0
+    %1:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    {NARROW.format("$sgpr8_sgpr9")}
+    %0:vgpr_32 = COPY $vgpr0
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit %0, implicit %1""",
+    "steps 1- 1+ 3= 1+ 3=", left=("vgpr_32", "vgpr_32"),
+)  # fmt: skip
+AHEAD = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
+    TAKEN.before.replace("    $exec =", "bb.1:\n    $exec ="),
+    TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", MOVED := """bb.1:
+    liveins: $vgpr0, $sgpr8_sgpr9
+    %0:vgpr_32 = COPY $vgpr0
+    $exec"""),
+    """steps 1- 1+ 3=
+block 1
+entry
+class 0 T on
+class 1 T off
+class 2 O off
+class 3 P on
+mask 0 %1.0 2
+member 0 +0
+member 1 +0
+member 2 -0
+in wave
+h %1.0 $8208 1
+h %1.2 $8210 1
+h $12292 $12292 2
+in 0 1 3
+h %0.0 $0 1
+h %0.0 %0.0 1
+h %2.0 %1.0 1
+steps 1+ 3=""",
+    left=("vgpr_32", "vgpr_32"),
+)  # fmt: skip
+MISSED = Pair(
+    ("vgpr_32", "sreg_64", "sreg_32_xm0"), "$vgpr0, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    {NARROW.format("%1:sreg_64")}
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+  bb.1:
+    liveins: $vgpr0
+    %2:sreg_32_xm0 = V_READLANE_B32 %0, 5
+    S_NOP 0, implicit %2
+  bb.2:
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0""",
+    f"""$vgpr2 = COPY $vgpr0
+    {NARROW.format("$sgpr8_sgpr9")}
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+  bb.1:
+    liveins: $vgpr0, $vgpr2, $sgpr8_sgpr9
+    $vgpr3 = COPY $vgpr0
+    $vgpr2 = COPY $vgpr3
+    $sgpr5 = V_READLANE_B32 $vgpr2, 5
+    S_NOP 0, implicit $sgpr5
+  bb.2:
+    liveins: $vgpr2, $sgpr8_sgpr9
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit $vgpr2""",
+    """steps 1- 1+ 2=
+block 1
+ENTRY
+h %0.0 $0 1
+steps 2+ 2=
+block 2
+ENTRY
+steps 3=""".replace(
+        "ENTRY",
+        """entry
+class 0 T on
+class 1 T off
+class 2 O off
+class 3 P on
+mask 0 %1.0 2
+member 0 +0
+member 1 +0
+member 2 -0
+in wave
+h %1.0 $8208 1
+h %1.2 $8210 1
+h $12292 $12292 2
+in 0 1 3
+h %0.0 $4 1""",
+    ),
+)  # fmt: skip
+RESTORED = Pair(
+    ("sreg_32",), "$sgpr4, $sgpr48",
+    """%0:sreg_32 = S_ADD_I32 $sgpr4, 1, implicit-def dead $scc
+    S_NOP 0, implicit %0""",
+    """renamable $sgpr5 = COPY renamable $sgpr48
+    renamable $sgpr48 = S_ADD_I32 $sgpr4, 1, implicit-def dead $scc
+    S_NOP 0, implicit killed renamable $sgpr48
+    renamable $sgpr48 = COPY killed renamable $sgpr5""",
+    "steps 1+ 2= 1+ 1=", ends="SI_RETURN", info="  frameOffsetReg: '$sgpr33'\n",
+)  # fmt: skip
+SAMPLE = 'INLINEASM &"image_sample v[0:3], $0, s[0:7], s[8:11]", 1, 1769481 /* reguse:VGPR_32 */, {}'
+SAMPLED = Pair(
+    ("vgpr_32", "sreg_64"), "$vgpr0, $sgpr10_sgpr11",
+    f"%0:vgpr_32 = COPY $vgpr0\n{NARROW.format('%1:sreg_64')}\n{SAMPLE.format('%0')}",
+    f"{NARROW.format('$sgpr8_sgpr9')}\n$vgpr1 = COPY $vgpr0\n{SAMPLE.format('$vgpr1')}",
+    "steps 1- 1= 1+ 2=",
+)  # fmt: skip
+LOD = "{} = IMAGE_GET_LOD_V1_V1_gfx11 {}, undef $sgpr0_sgpr1_sgpr2_sgpr3_sgpr4_sgpr5_sgpr6_sgpr7, "
+LOD += "undef $sgpr8_sgpr9_sgpr10_sgpr11, 1, 0, 0, 0, 0, 0, 0, 0, implicit $exec"
+NARROW_32 = "{} = S_AND_SAVEEXEC_B32 $sgpr12, implicit-def $exec_lo, implicit-def dead $scc, implicit $exec_lo"
+DERIVED = Pair(
+    ("vgpr_32", "sreg_32", "vgpr_32"), "$vgpr0, $sgpr12",
+    f"%0:vgpr_32 = COPY $vgpr0\n{NARROW_32.format('%1:sreg_32')}\n{LOD.format('%2:vgpr_32', '%0')}\n"
+    "S_NOP 0, implicit %2",
+    f"{NARROW_32.format('$sgpr13')}\n$vgpr1 = COPY $vgpr0\n{LOD.format('$vgpr2', '$vgpr1')}\nS_NOP 0, implicit $vgpr2",
+    "steps 1- 1= 1+ 3=", "gfx1100",
+)  # fmt: skip
 
 WRONG: dict[str, tuple[Pair, str]] = {
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
@@ -201,6 +437,27 @@ WRONG: dict[str, tuple[Pair, str]] = {
         replace(CLOBBERED, after=CLOBBERED.after.replace("$vgpr6", "$vgpr5")), "early-clobber",
     ),
     "cells in a slot that has moved": (CELLS, "value"),
+    "the first thread of what is undefined": (FIRST_OF_NOTHING, "inactive-lanes"),
+    "a result indexed from elsewhere": (INDEXED_RESULT, "operands"),
+    "the upper half of an earlier pass's instruction": (ABOVE, ""),
+    **{
+        name: (
+            Pair((), liveins, of if "JOIN" in of else f"$sgpr6 = {of}", of if "JOIN" in of else f"$sgpr6 = {of}",
+                 "steps 2="),
+            "",
+        )
+        for name, (of, liveins) in HIDDEN.items()
+    },
+    "upper bits of the numbers of registers": (MODE, "not-followed"),
+    "registers allocated dynamically, as the header says": (DYNAMIC, "attribute"),
+    "a copy that is deleted, and some threads need": (DELETED, "value"),
+    "a dead register that some threads need": (OVERWRITTEN, "value"),
+    "a virtual register that may become one that some threads need": (TAKEN, "value"),
+    "a virtual register that is dead ahead, and some threads need": (AHEAD, "relation"),
+    "a copy that threads missed, read by a lane's number": (MISSED, "value"),
+    "restored by a copy that is deleted": (RESTORED, "callee-saved"),
+    "assembly that reads other threads": (SAMPLED, "inactive-lanes"),
+    "a level of detail from other threads": (DERIVED, "value"),
 }  # fmt: skip
 RIGHT = {
     "one scalar in one register": replace(
@@ -219,6 +476,58 @@ RIGHT = {
     "a name that looks like an object": OBJECT,
     "a register of the operand's class": ADDED,
     "an input of assembly beside what it clobbers": CLOBBERED,
+    "the first thread of a value": replace(
+        FIRST_OF_NOTHING,
+        before=FIRST_OF_NOTHING.before.replace("undef ", ""),
+        after=FIRST_OF_NOTHING.after.replace("undef $vgpr1", "$vgpr2"),
+    ),
+    "a result indexed from its first register": replace(
+        INDEXED_RESULT, after=INDEXED_RESULT.after.replace("$sgpr20", "$sgpr8"),
+    ),
+    "other bits of MODE": replace(
+        MODE, before=MODE.before.replace("15105", "6145"), after=MODE.after.replace("15105", "6145"),
+    ),
+    "registers that are not allocated dynamically": replace(DYNAMIC, info=""),
+    "a copy that stays": replace(
+        DELETED,
+        after=DELETED.after.replace("    renamable $vgpr2 = COPY renamable $vgpr3\n", ""),
+        steps="steps 1- 2+ 4=",
+    ),
+    "a register that is dead behind all writes": replace(
+        OVERWRITTEN,
+        after=OVERWRITTEN.after.replace("    $vgpr2 = COPY $vgpr0\n    $exec", "    $exec"),
+        steps="steps 1- 1+ 6=",
+    ),
+    "a virtual register beside one that some threads need": replace(
+        TAKEN,
+        after=TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", "    $exec"),
+        steps="steps 1- 1+ 6=",
+    ),
+    "a virtual register that is live ahead": replace(
+        AHEAD, after=AHEAD.after.replace(MOVED, MOVED.replace("    %0:vgpr_32 = COPY $vgpr0\n", "")),
+        steps=AHEAD.steps.removesuffix("1+ 3=") + "3=",
+    ),
+    "a copy that threads missed, read by those that did not": replace(
+        MISSED,
+        after=MISSED.after.replace("$vgpr2 = COPY $vgpr3", "$vgpr4 = COPY $vgpr3"),
+    ),
+    "restored by a copy that is read": replace(
+        RESTORED,
+        before=RESTORED.before + "\nS_NOP 0, implicit $sgpr48",
+        after=RESTORED.after + "\nS_NOP 0, implicit $sgpr48",
+        steps="steps 1+ 2= 1+ 2=",
+    ),
+    "assembly before threads wait": replace(
+        SAMPLED,
+        before=f"%0:vgpr_32 = COPY $vgpr0\n{SAMPLE.format('%0')}",
+        after=f"$vgpr1 = COPY $vgpr0\n{SAMPLE.format('$vgpr1')}",
+        steps="steps 1- 1+ 2=",
+    ),
+    "a level of detail of what all threads have": replace(
+        DERIVED,
+        after=f"$vgpr1 = COPY $vgpr0\n{DERIVED.after.replace('$vgpr1 = COPY $vgpr0' + chr(10), '')}",
+        steps="steps 1- 1+ 4=",
+    ),
     "cells in a slot": replace(
         CELLS,
         before=CELLS.before.replace("$sgpr33 =", "$sgpr30 ="),

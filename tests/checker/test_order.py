@@ -194,6 +194,13 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
         [store(1, "store (p0) into %ir.p, addrspace 1"), load(3, "load (s32) from %ir.p + 4, addrspace 1", 4)],
         SWAP, "order-memory",
     ),
+    "copied_to_lds_for_each_thread": (
+        [
+            "GLOBAL_LOAD_LDS_DWORD $vgpr0_vgpr1, 0, 0, 0, implicit $m0, implicit $exec :: (load (s32) from %ir.p, addrspace 1), (store (s32) into %ir.q, addrspace 3)",
+            LDS_LOAD.format(4, 4, "load (s32) from %ir.q + 4, addrspace 3"),
+        ],
+        SWAP, "order-memory",
+    ),
     "no_pointer": ([store(1, "store (s32), addrspace 1"), load(3)], SWAP, "order-memory"),
     "no_memory_operand": ([store(1).partition(" ::")[0], load(3)], SWAP, "order-memory"),
     "no_memory_operand_of_a_load": ([load(3).partition(" ::")[0], load(4)], SWAP, "order-memory"),

@@ -50,7 +50,9 @@ REVIEWED = (
     Entry(r"\w+_(?:dpp|DPP_PSEUDO)\Z", Reach.ACTIVE, "VOPInstructions.td, DPP without FI: 0 or the old value instead"),
     Entry(r"V_INTERP_\w+_inreg", Reach.READS, "RDNA3 ISA, V_INTERP_*: takes parameters from other threads of the quad"),
     Entry("V_CMPS?X_", Reach.ACTIVE, "ISA manuals, VOPC: EXEC becomes the result, 0 for threads that are not in it"),
-    Entry(r"IMAGE_(?:SAMPLE|GATHER4H?)(?!\w*_(?:LZ|L|C?D)_)", Reach.READS, "ISA manuals: derivatives of the quad"),
+    Entry(
+        r"IMAGE_(?:SAMPLE|GATHER4H?|GET_LOD)(?!\w*_(?:LZ|L|C?D)_)", Reach.READS, "ISA manuals: derivatives of the quad"
+    ),
     Entry(r"\w*(?:WWM|WQM)", Reach.WRITES, "SIInstructions.td, whole-wave and whole-quad pseudo-instructions"),
     Entry(r"LDS_(?:PARAM|DIRECT)_LOAD", Reach.UNCLEAR, "RDNA3 ISA, LDS_PARAM_LOAD: works on whole quads"),
     Entry(r"\w+_(?:LOAD|READ)_\w*TR(?:\d|_)", Reach.UNCLEAR, "ISA manuals, transposing loads: across threads"),
@@ -58,7 +60,11 @@ REVIEWED = (
     Entry(r"SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)", Reach.UNCLEAR, "SIInstructions.td: change EXEC"),
 )
 """The first entry that matches counts."""
-_ASSEMBLY = re.compile(r"&\"[^\"]*(?:exec|lane|dpp|perm(?!_b32)|swizzle|row_|wave_|quad|mfma|wmma|_tr)", re.IGNORECASE)
+_ASSEMBLY = re.compile(
+    r"&\"[^\"]*(?:exec|lane|dpp|perm(?!_b32)|swizzle|row_|wave_|quad|mfma|wmma|_tr|sample|gather|get_lod|interp"
+    r"|lds_direct|lds_param|barrier_arrive|async_barrier)",
+    re.IGNORECASE,
+)
 _VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")
 
 

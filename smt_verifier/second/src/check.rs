@@ -21,6 +21,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     parts: &'a [BlockPart],
     part: &'a BlockPart,
+    /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
+    live: &'a [Set<Lane>],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -73,6 +75,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
+    let live = &entry::live_virtual(context);
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -84,8 +87,23 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
         entry::reads_defined(context, block)?;
         let (killed, revived) = (Default::default(), Set::default());
         let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
-        Walk { context, parts, part, block, at, state, terminated, bundle, compared, repeats, splits, killed, revived }
-            .steps()
+        Walk {
+            context,
+            parts,
+            part,
+            live,
+            block,
+            at,
+            state,
+            terminated,
+            bundle,
+            compared,
+            repeats,
+            splits,
+            killed,
+            revived,
+        }
+        .steps()
     })
 }
 
@@ -154,6 +172,16 @@ impl<'a> Walk<'a> {
         let tested = tested(block, self.block);
         self.state.bury();
         self.state.end_copies();
+        let texts = &self.context.after.blocks;
+        let declared: Set<u32> =
+            block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
+        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.live[*successor].contains(place));
+        let free = |place: &Lane| match place.of {
+            Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
+            _ => place.of == Of::Virtual && place.vector && !virtual_too(place),
+        };
+        let held: Set<Lane> = self.state.threads().flat_map(|class| class.part.all_places()).filter(free).collect();
+        held.into_iter().for_each(|place| self.state.abandon(place));
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
             let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
@@ -234,7 +262,24 @@ impl<'a> Walk<'a> {
         let within = i.bundle != [false; 3] || self.bundle.is_some() || self.terminated;
         let alone = !within && !i.has("bundle") && !i.has("terminator");
         ensure!(alone, "instruction-sequence", i, "it stands alone");
-        followed(i)
+        self.followed(i)
+    }
+
+    /// Opcodes that nobody follows are refused (spec 6).
+    fn followed(&self, i: &Instruction) -> Done {
+        let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
+        let odd = odd.iter().any(|word| i.has(word) || !i.value(word).is_empty());
+        // A write of MODE that reaches the bits which let indices or skips change what follows, or which are upper bits
+        // of VGPRs' numbers.
+        let upper = if self.context.processor.addressable_vgprs > 256 { 12..=19 } else { 27..=28 };
+        let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
+        let reaches = last.map(|o| o.text.parse().unwrap_or(u32::MAX)).is_some_and(|word| {
+            let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
+            let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
+            word > 0xffff || (word & 63 == 1 && (touches(&upper) || touches(&(27..=28))))
+        });
+        ensure!(!odd && !reaches, "not-followed", i, "an instruction that is not followed");
+        Ok(())
     }
 
     // P alone.
@@ -301,6 +346,8 @@ impl<'a> Walk<'a> {
         self.may_stand_alone(q)?;
         self.state.bury();
         self.waiting_callers(q)?;
+        self.state.note_expanded();
+        self.access(q, q.has("copy"));
         if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
             self.repeats += 1;
             self.repeat(of, q)?;
@@ -325,6 +372,12 @@ impl<'a> Walk<'a> {
         self.revive(None, Some(q));
         self.heed_flags(q);
         Ok(())
+    }
+
+    /// Spec 11.3.
+    fn access(&mut self, q: &Instruction, copies: bool) {
+        let may_die = |place: Lane| place.of != Of::Unit || self.context.allocatable(place);
+        self.state.access(&q.lanes(Operand::reads), &q.lanes(Operand::is_def), copies, may_die);
     }
 
     /// Spec 13.6.
@@ -389,14 +442,15 @@ impl<'a> Walk<'a> {
 
     fn pair(&mut self, p: &'a Instruction, q: &'a Instruction) -> Done {
         let context = self.context;
-        followed(p)?;
+        self.followed(p)?;
         self.waiting_callers(q)?;
         let moving =
             moves::read(context, context.before, p)?.is_some() || moves::read(context, context.after, q)?.is_some();
         let paired = !moving && !p.has("no-code") && !q.has("no-code");
         ensure!(paired, "instruction-sequence", q, "a move that pairs");
         self.compared += forms::compare(context, p, q, Mode::Pair)?;
-        if p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame)) {
+        let expands = p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
+        if expands {
             self.state.bury();
         }
         self.terminated |= p.has("terminator");
@@ -422,6 +476,10 @@ impl<'a> Walk<'a> {
         }
         let effect = Effect::of(context, &mut self.state, p)?;
         self.remember(p, &run);
+        if expands {
+            self.state.note_expanded();
+        }
+        self.access(q, false);
         if p.has("call") {
             self.call(q)?;
         }
@@ -543,8 +601,16 @@ impl<'a> Walk<'a> {
     fn restored(&self, q: &Instruction) -> Done {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
+        // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
+        let mut unread: Set<Lane> = Set::default();
+        for i in &context.after.blocks[self.block].instructions {
+            let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
+            unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
+            unread.extend(written.into_iter().filter(|_| i.has("copy")));
+        }
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
+            let held = held && !unread.contains(&Lane::unit(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
         Ok(())
@@ -646,20 +712,6 @@ impl<'a> Walk<'a> {
             self.killed = Default::default();
         }
     }
-}
-
-/// Opcodes that nobody follows are refused (spec 6).
-fn followed(i: &Instruction) -> Done {
-    let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
-    let odd = odd.iter().any(|word| i.has(word) || !i.value(word).is_empty());
-    // A write of MODE that reaches the bits which let indices or skips change what follows.
-    let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
-    let reaches = last.map(|o| o.text.parse().unwrap_or(u32::MAX)).is_some_and(|word| {
-        let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
-        word > 0xffff || (word & 63 == 1 && first <= 28 && first + size > 27)
-    });
-    ensure!(!odd && !reaches, "not-followed", i, "an instruction that is not followed");
-    Ok(())
 }
 
 /// What an instruction kills and does not define.

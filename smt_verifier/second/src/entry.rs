@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
 use crate::masks::{Mark, Mask};
-use crate::model::{ensure, Block, Done};
+use crate::model::{ensure, Block, Done, Operand, UNDEF};
 use crate::state;
 use crate::threads::{Class, State, WAVE};
 
@@ -154,7 +154,7 @@ impl Claimed {
 }
 
 /// The units that a block's live-ins declare; with lanes of 32 bits those of which both halves are declared.
-fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
+pub fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     let mut units = Set::default();
     for (register, mask) in &block.liveins {
         let is_in = |lane: u32| mask.is_none_or(|mask| lane < 64 && mask >> lane & 1 == 1);
@@ -162,6 +162,31 @@ fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     }
     let whole = |unit: &&u32| !context.coarse || **unit >= VCC[0] || units.contains(&(**unit ^ 1));
     units.iter().filter(whole).copied().collect()
+}
+
+/// Of each block of Q, the lanes of virtual vector registers that are read on some path before they are written (spec
+/// 11.3).
+pub fn live_virtual(context: &Context<'_>) -> Vec<Set<Lane>> {
+    let blocks = &context.after.blocks;
+    let mut all: Vec<Set<Lane>> = vec![Set::default(); blocks.len()];
+    let mut changed = context.has_virtual;
+    while changed {
+        changed = false;
+        for (number, block) in blocks.iter().enumerate().rev() {
+            let mut live: Set<Lane> = block.successors.iter().flat_map(|next| all[*next].iter().copied()).collect();
+            for i in block.instructions.iter().rev() {
+                let beside = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
+                for lane in i.lanes(Operand::is_def).iter().chain(beside) {
+                    live.remove(lane);
+                }
+                let read = i.lanes(|o| o.is_use() && o.reads()).into_iter();
+                live.extend(read.filter(|lane| lane.vector && lane.of == Of::Virtual));
+            }
+            changed |= live.len() > all[number].len();
+            all[number] = live;
+        }
+    }
+    all
 }
 
 /// Scalar units that P's block does not declare are undefined at its entry (spec 4.4).

@@ -101,11 +101,13 @@ fn operand(context: &Context<'_>, q: &Instruction, number: usize, x: &Operand, y
     Ok(())
 }
 
-/// What reads one lane of a virtual register of P reads one place of Q (spec 5.12).
+/// What reads one lane of a virtual register of P reads one place of Q; where registers are counted from an operand on,
+/// it also writes there (spec 5.12).
 fn one_place(p: &Instruction, q: &Instruction) -> Done {
-    let uses = p.operands.iter().zip(&q.operands).filter(|(x, _)| x.is_use() && x.vreg.is_some());
+    let asked = |x: &Operand| x.vreg.is_some() && (x.is_use() || p.has("indirect") && p.value("reach").is_empty());
+    let operands = p.operands.iter().zip(&q.operands).filter(|(x, _)| asked(x));
     let mut places: Map<Lane, Lane> = Map::default();
-    for (name, place) in uses.flat_map(|(x, y)| x.lanes.iter().zip(&y.lanes)) {
+    for (name, place) in operands.flat_map(|(x, y)| x.lanes.iter().zip(&y.lanes)) {
         ensure!(places.insert(*name, *place).is_none_or(|old| old == *place), "operands", q, "{name} in two places");
     }
     Ok(())

@@ -145,7 +145,7 @@ fn item(instructions: Vec<&Instruction>) -> Item<'_> {
     }
     Item {
         stays: instructions.iter().any(|i| stays(i)),
-        memory: instructions.iter().flat_map(|i| &i.memory).map(Memory::of).collect(),
+        memory: instructions.iter().flat_map(|i| accesses_of(i)).collect(),
         anywhere: instructions.iter().any(|i| is_anywhere(i)),
         accesses,
         instructions,
@@ -180,6 +180,16 @@ fn stays(i: &Instruction) -> bool {
 fn is_anywhere(i: &Instruction) -> bool {
     let memory: Vec<Memory<'_>> = i.memory.iter().map(Memory::of).collect();
     i.has("may-load") && !memory.iter().any(|m| m.loads) || i.has("may-store") && !memory.iter().any(|m| m.stores)
+}
+
+/// What it accesses. What it both loads and stores goes to LDS, for each thread of the wave to a place of its own: its
+/// operands do not say how far (16.5).
+fn accesses_of(i: &Instruction) -> Vec<Memory<'_>> {
+    let mut all: Vec<Memory<'_>> = i.memory.iter().map(Memory::of).collect();
+    if all.iter().any(|m| m.loads) && all.iter().any(|m| m.stores) {
+        all.iter_mut().for_each(|m| m.bytes = None);
+    }
+    all
 }
 
 /// What a memory operand says of an access.

@@ -64,6 +64,10 @@ pub struct State {
     copies: Vec<Copied>,
     /// When a place was last written in this block.
     written: Map<Lane, u32>,
+    /// When Q last read or wrote a vector register in this block, and when LLVM may have written dead ones: the last time
+    /// between two writes of EXEC (spec 11.3).
+    accessed: Map<Lane, u32>,
+    expanded: Vec<u32>,
     pub exec_written: u32,
     /// Vector places that are killed, until EXEC is written (spec 11.1).
     dying: Set<Lane>,
@@ -129,10 +133,17 @@ impl State {
         self.each(if name.vector || place.vector { run } else { &[WAVE] }, |part| part.add(place, name));
     }
 
-    /// What a place holds in a class, scalar names included.
+    /// What a place holds in a class, scalar names included. Where it waited at a copy, and waits, the source may be read
+    /// for the target (spec 10.6).
     fn held(&self, class: &Class, place: Lane) -> Vec<Lane> {
         let wave = if place.vector { &[][..] } else { self.wave().holds(place) };
-        class.part.holds(place).iter().chain(wave).copied().collect()
+        let mut names: Vec<Lane> = class.part.holds(place).iter().chain(wave).copied().collect();
+        let missed = class.waited.iter().filter(|_| !class.active).map(|at| &self.copies[*at]);
+        for copied in missed.filter(|copied| copied.valid && copied.target == place) {
+            let source = self.held(class, copied.source);
+            names.retain(|name| source.contains(name));
+        }
+        names
     }
 
     /// A place holds a name, or the name is undefined (spec 5.5). `class`: of which class, or the scalar part.
@@ -140,7 +151,9 @@ impl State {
         let fits = (name.vector || place.vector) == (class.kind != 'W');
         let known = if name.vector { &class.part } else { self.wave() };
         let dead = class.is_running() && self.dying.contains(&place);
-        fits && (!dead && class.part.holds(place).contains(&name) || known.is_undefined(name))
+        let holds =
+            class.part.holds(place).contains(&name) && (class.active || self.held(class, place).contains(&name));
+        fits && (!dead && holds || known.is_undefined(name))
     }
 
     /// A place is killed (spec 11, 11.1): nothing reads it any more, but threads that are about to wait keep a vector
@@ -151,6 +164,33 @@ impl State {
         if place.vector {
             self.dying.insert(place);
         }
+    }
+
+    /// Nobody on the path reads any more what a vector register holds. Threads that wait may have lost it while they were
+    /// active behind the last access (spec 11.3).
+    pub fn abandon(&mut self, place: Lane) {
+        let since = self.accessed.get(&place).copied().unwrap_or(0);
+        let times: Vec<u32> = self.expanded.iter().copied().filter(|at| *at > since).collect();
+        self.spoil(place, &self.select(|class| !class.active && times.iter().any(|at| class.was_active(*at))));
+    }
+
+    /// LLVM may write dead registers where it expands this instruction (spec 11.3).
+    pub fn note_expanded(&mut self) {
+        self.expanded.retain(|at| *at <= self.exec_written);
+        self.expanded.push(self.now);
+    }
+
+    /// Q reads the first ones, and is about to write the others. A copy counts as soon as it is read (spec 11.3).
+    pub fn access(&mut self, read: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool) {
+        // A virtual register may yet become one that is dead here.
+        if written.iter().any(|place| place.vector && place.of == Of::Virtual) {
+            self.note_expanded();
+        }
+        let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
+        abandoned.for_each(|place| self.abandon(*place));
+        let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
+        self.accessed
+            .extend(written.chain(read.iter().map(|place| (*place, self.now))).filter(|(place, _)| place.vector));
     }
 
     /// What is killed holds nothing for the active classes of threads (spec 11.1).
@@ -352,6 +392,7 @@ impl State {
     pub fn end_copies(&mut self) {
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
+            self.classes.iter_mut().for_each(|class| class.waited.clear());
         }
     }
 
