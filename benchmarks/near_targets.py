@@ -1,20 +1,18 @@
-"""GPUs beside those of ``TARGETS``: each is tried from outside, as docs/extend/target.md says, on the example kernels.
+"""The GPUs of ``TARGETS`` that have no kernels of their own here: the example kernels of the GPU that each is like.
 
     .venv/bin/python benchmarks/near_targets.py [--targets=gfx1200,gfx1101]
 
-A GPU that differs from one of ``TARGETS`` in facts alone gets an entry made of that one's. The others need rules, and
-their row has the answer of the command line.
+Of each kernel: what becomes of it where nothing but our own allocation counts, which checkers accept it, and the waves
+by the cost model and as llc prints them. For a GPU that is no target, the answer of the command line.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from common import REPOSITORY, Row, command, options, write
+from common import REPOSITORY, Row, command, options, tree, write
 
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import VeriloccError
@@ -22,20 +20,14 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import TARGETS, target
 
-_FEWER: Mapping[str, Any] = {"vgpr_total": 1024, "vgpr_granule": 16}
-NEAR: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "gfx9-4-generic": ("gfx942", {}),
-    "gfx1101": ("gfx1100", {}),
-    "gfx1102": ("gfx1100", _FEWER),
-    "gfx1103": ("gfx1100", _FEWER),
-    "gfx1150": ("gfx1100", _FEWER),
-    "gfx1151": ("gfx1100", {}),
-    "gfx11-generic": ("gfx1100", _FEWER),
-    "gfx1200": ("gfx1201", {}),
-    "gfx12-generic": ("gfx1201", {}),
+LIKE: Mapping[str, str] = {
+    "gfx9-4-generic": "gfx942",
+    **dict.fromkeys(
+        ("gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx11-generic"), "gfx1100"
+    ),
+    **dict.fromkeys(("gfx1200", "gfx12-generic"), "gfx1201"),
 }
-"""The one of ``TARGETS`` that a GPU is like, and the facts that differ (AMDGPU.td: Feature1_5xVGPRs)."""
-FAR = ("gfx906", "gfx908", "gfx1030", "gfx9-generic", "gfx10-3-generic")
+FAR = ("gfx906", "gfx908", "gfx1030", "gfx9-generic", "gfx10-3-generic", "gfx1251")
 
 
 def try_kernel(path: Path, like: str, cpu: str) -> Row:
@@ -52,18 +44,16 @@ def try_kernel(path: Path, like: str, cpu: str) -> Row:
 
 def main() -> None:
     parser = options(__doc__, "near_targets.json")
-    parser.add_argument("--targets", default=",".join((*NEAR, *FAR)))
+    parser.add_argument("--targets", default=",".join((*LIKE, *FAR)))
     arguments = parser.parse_args()
     rows: list[Row] = []
     for cpu in arguments.targets.split(","):
-        like, facts = NEAR.get(cpu, ("gfx90a" if cpu.startswith("gfx9") else "gfx1100", {}))
-        if cpu in NEAR:
-            TARGETS[cpu] = replace(target(like), name=cpu, **facts)
+        like = LIKE.get(cpu, "gfx90a" if cpu.startswith("gfx9") else "gfx1100")
         kernels = sorted((REPOSITORY / "examples" / "kernels").glob(f"*.{like}.opt.ll"))
-        for path in kernels if cpu in NEAR else kernels[:1]:
-            rows.append({"target": cpu, "like": like if cpu in NEAR else "", **try_kernel(path, like, cpu)})
+        for path in kernels if cpu in TARGETS else kernels[:1]:
+            rows.append({"target": cpu, "like": LIKE.get(cpu, ""), **try_kernel(path, like, cpu)})
             print(rows[-1], file=sys.stderr, flush=True)
-    write(arguments.out, {"command": command(), "rows": rows})
+    write(arguments.out, {"command": command(), "tree": tree(), "rows": rows})
 
 
 if __name__ == "__main__":

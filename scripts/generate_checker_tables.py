@@ -332,7 +332,7 @@ FEATURES = {
     "sgpr-init-bug": _having(lambda t: False), "trap-handler": _having(lambda t: True),
     "xnack-support": _having(lambda t: t.xnack),
     "addressablelocalmemorysize32768": _having(lambda t: False),
-    "addressablelocalmemorysize65536": _having(lambda t: t.name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")),
+    "addressablelocalmemorysize65536": _having(lambda t: t.lds_bytes <= 128 * 1024),
     "addressablelocalmemorysize163840": _having(lambda t: t.name == "gfx950"),
     "addressablelocalmemorysize327680": _having(lambda t: t.name == "gfx1250"),
 }  # fmt: skip

@@ -39,7 +39,9 @@ ADAPTER_CONFIG = "adapter_config.json"
 AGAIN_TEMPERATURE = 0.7
 """Temperature of the samples after the first answer, and of answers after a second refutation."""
 
-_FAMILIES = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna3", "gfx1250": "gfx1250"}
+_FAMILIES = {
+    "gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna3", "gfx9-4-generic": "cdna3", "gfx1250": "gfx1250",
+}  # fmt: skip
 
 
 def family_of(target: str) -> str:

@@ -14,6 +14,7 @@ from support import long, run_opt
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.target.targets import TARGETS as ALL
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
 SEEDS = [4, *long(0, 1, 2, 3, *range(5, 120))]
@@ -40,6 +41,15 @@ def test_our_allocation_is_proved(seed: int, tmp_path: Path) -> None:
     text, cpu = source(seed)
     kernel = tmp_path / "k.ll"
     kernel.write_text(text)
+    assert run(["compile", str(kernel), f"-mcpu={cpu}", "--emit=obj", "-o", str(tmp_path / "k.o"), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("seed", [1, *long(3, 5, 8, 9, 13)])
+@pytest.mark.parametrize("cpu", [cpu for cpu in ALL if cpu not in TARGETS])
+def test_a_gpu_without_kernels_of_its_own(cpu: str, seed: int, tmp_path: Path) -> None:
+    features = Features(calls=seed % 3 == 0, device_function=seed % 4 == 1)
+    kernel = tmp_path / "k.ll"
+    kernel.write_text(run_opt(random_ir(seed, features), cpu, "-O2"))
     assert run(["compile", str(kernel), f"-mcpu={cpu}", "--emit=obj", "-o", str(tmp_path / "k.o"), "--quiet"]) == 0
 
 

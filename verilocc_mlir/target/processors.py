@@ -54,5 +54,6 @@ PROCESSORS: dict[str, Processor] = {
         Processor("gfx1201", 0x4E, "gfx12"),
         Processor("gfx12-generic", 0x59, "gfx12"),
         Processor("gfx1250", 0x49, "gfx125"),
+        Processor("gfx1251", 0x5A, "gfx125"),
     )
 }

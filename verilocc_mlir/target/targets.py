@@ -93,10 +93,10 @@ def _cdna(name: str, speed_model: SpeedModel, *, lds: int, architected: bool) ->
     )  # fmt: skip
 
 
-def _rdna(name: str, major: int, speed_model: SpeedModel) -> Target:
+def _rdna(name: str, major: int, speed_model: SpeedModel, *, vgprs: int = 1536) -> Target:
     # A work-group may spread over both CUs of a WGP (cumode off), so LDS and SIMDs are those of the WGP.
     return Target(
-        name, major, 32, False, 256, 0, 106, 24, 1536, 16, False,
+        name, major, 32, False, 256, 0, 106, vgprs // 64, vgprs, 16, False,
         lds_bytes=128 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
         speed_model=speed_model, cu_mode=False,
     )  # fmt: skip
@@ -108,8 +108,19 @@ TARGETS: dict[str, Target] = {
         _cdna("gfx90a", SpeedModel.CDNA2, lds=64 * 1024, architected=False),
         _cdna("gfx942", SpeedModel.CDNA3, lds=64 * 1024, architected=True),
         _cdna("gfx950", SpeedModel.CDNA4, lds=160 * 1024, architected=True),
+        _cdna("gfx9-4-generic", SpeedModel.CDNA3, lds=64 * 1024, architected=True),
         _rdna("gfx1100", 11, SpeedModel.RDNA3),
+        _rdna("gfx1101", 11, SpeedModel.RDNA3),
+        _rdna("gfx1102", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx1103", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx1150", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx1151", 11, SpeedModel.RDNA3),
+        _rdna("gfx1152", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx1153", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx11-generic", 11, SpeedModel.RDNA3, vgprs=1024),
+        _rdna("gfx1200", 12, SpeedModel.RDNA4),
         _rdna("gfx1201", 12, SpeedModel.RDNA4),
+        _rdna("gfx12-generic", 12, SpeedModel.RDNA4),
         Target(
             "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True,
             lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=False,
