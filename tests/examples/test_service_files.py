@@ -104,6 +104,9 @@ def test_options_that_comments_and_pages_name_are_there() -> None:
         "--now",
         "--from-file",
         "--server",
+        "--out",
+        "--grpc-port",
+        "--grpc-servicer-functions",
     } | _NO_OPTION
     for path in (*(f for f in FILES.iterdir() if f.is_file() and f.suffix != ".py"), GUIDE / "service-operate.md"):
         words = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text()))

@@ -229,7 +229,7 @@ WAYS: dict[str, Callable[[str, Path], object]] = {
     "VERILOCC_TRITON, no target": _triton_variable_without_targets,
     "MLIR's pipeline text": _mlir,
 }
-"""Every way in of docs/options.md: a function that sets one option, by name, to its value of ``_VALUES``."""
+"""Every way in of docs/guide/options.md: a function that sets one option, by name, to its value of ``_VALUES``."""
 
 
 @pytest.mark.usefixtures("seams")

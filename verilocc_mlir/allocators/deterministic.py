@@ -41,7 +41,7 @@ OTHER_REPAIR_STEPS = 400
 
 HURRIED_REPAIR_STEPS = 40
 """Evictions allowed where the caller can spill and ask again. Of 321 such repairs of 33 kernels, seven succeed, all
-within 35 (docs/results/time.md).
+within 35 (docs/results/negative.md).
 """
 
 

@@ -136,7 +136,7 @@ def make_command(
     """Make the data set, or go on with it: problems of kernels and labels that are proved.
 
     Started again with the same options it continues where it was; with more --kernels it grows. With --ray, kernels are
-    made on the nodes of a Ray cluster, each with the same versions installed: docs/guide/ray.md.
+    made on the nodes of a Ray cluster, each with the same versions installed: docs/guide/service-operate.md.
     """
     cluster = cluster_address(ray, ray_address)
 

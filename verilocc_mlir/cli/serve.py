@@ -144,10 +144,10 @@ def serve_command(
     replicas: tuple[int, int] | None,
     target_requests: float | None,
 ) -> int:
-    """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/guide/service.md has the contract.
+    """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/guide/service-operate.md has the limits.
 
     Loopback unless another address is given. Ends with 0 once accepted calls are done. With --ray, replicas of the
-    service on a Ray cluster: docs/guide/ray.md.
+    service on a Ray cluster: docs/guide/service-operate.md.
     """
     needs_service()
     if ray:

@@ -2,8 +2,8 @@
 
 A replica is the front of ``server`` before a pool of worker processes of its own, so answers, errors, tokens and limits
 are those of ``verilocc serve``. The ingress hands requests on as bytes. The ingress differs
-(docs/guide/ray.md). It listens on every interface without TLS (see ``Options.listen``). It tells no deadlines, but
-cancels calls whose deadline has passed. The calls of a replica that dies are answered with INTERNAL.
+(docs/guide/service-operate.md). It listens on every interface without TLS (see ``Options.listen``). It tells no
+deadlines, but cancels calls whose deadline has passed. The calls of a replica that dies are answered with INTERNAL.
 """
 
 from __future__ import annotations
