@@ -128,7 +128,7 @@ class Execution(Effects):
         killed = self._killed(b)
         given = self._given(killed, self._killed_by_moves)
         self.let_die()
-        if move is None or not move.is_copy:
+        if "copy" not in opcode.traits and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         if original is not None:
@@ -149,7 +149,7 @@ class Execution(Effects):
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
         self._heed_flags(b, killed)
-        if move is not None and move.is_copy:
+        if "copy" in opcode.traits:
             self.state.given |= given
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
@@ -364,6 +364,8 @@ class Execution(Effects):
     def end_block(self) -> None:
         """Behind the last step."""
         self.let_die()
+        for unit in self.state.given:
+            self.state.scalars.add(unit, (unit,))
         self.state.end_block()
 
     def let_die(self) -> None:

@@ -154,6 +154,7 @@ impl<'a> Walk<'a> {
         let tested = tested(block, self.block);
         self.state.bury();
         self.state.end_copies();
+        self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
             let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
@@ -162,7 +163,7 @@ impl<'a> Walk<'a> {
                 tested.map_or(("", false), |(test, target)| (test, test.ends_with('0') == (target == successor)));
             let mut state = self.state.clone();
             match test.trim_end_matches(['0', '1']) {
-                "exec" if zero => state.facts.mark(&self.state.facts.emptied_by, Mark::Nonempty),
+                "exec" if zero => state.facts.set_exec_empty(),
                 "exec" => state.facts.set_some_active(),
                 "scc" if !zero => state.facts.mark(self.state.facts.scc.as_slice(), Mark::Nonempty),
                 _ => {}
@@ -630,7 +631,9 @@ impl<'a> Walk<'a> {
     fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>) {
         let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
         let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
-        let ends = q.is_some_and(|q| q.has("call") || p.is_none() && !q.has("copy"));
+        let harmless =
+            |q: &Instruction| is_pair || q.has("copy") || self.part.repeats.contains_key(&(self.at.1 as u32));
+        let ends = q.is_some_and(|q| q.has("call") || !harmless(q));
         if ends || is_pair {
             self.killed = Default::default();
         }
