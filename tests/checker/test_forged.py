@@ -289,16 +289,16 @@ OF_ANOTHER = {
 @pytest.mark.parametrize("name", OF_ANOTHER)
 def test_each_checker_refuses_what_is_claimed_of_another_pair(name: str, tmp_path: Path) -> None:
     right, wrong, (old, new), rule = OF_ANOTHER[name]
-    (before, after), texts = (
-        [(CASES / f"{case}.{side}.mir").read_text() for side in ("before", "after")] for case in (right, wrong)
+    given, before, after = (
+        (CASES / f"{case}.{side}.mir").read_text()
+        for case, side in ((right, "before"), (wrong, "before"), (wrong, "after"))
     )
-    function = "k" if right == FIRST else "f"
-    certification = certify_texts(before, after, function, "gfx942")
+    of_right = (CASES / f"{right}.after.mir").read_text()
+    certification = certify_texts(given, of_right, "k" if right == FIRST else "f", "gfx942")
     assert certification.accepted
     assert old in certification.text
     forged = certification.text.replace(old, new)
-    answers = [
-        rule_of_first(*texts, forged, "gfx942"),
-        *([rule_of_second(*texts, forged, "gfx942", tmp_path)] if builds_the_second_checker() else []),
-    ]
+    answers = [rule_of_first(before, after, forged, "gfx942")]
+    if builds_the_second_checker():
+        answers.append(rule_of_second(before, after, forged, "gfx942", tmp_path))
     assert set(answers) == {rule}
