@@ -269,7 +269,7 @@ def test_missing_successors_are_those_that_llvm_infers() -> None:
 
 
 def without_remarks(text: str) -> str:
-    """A text without comments and empty lines, with one blank for several, and one end of lines: what has no meaning."""
+    """A text without comments, empty lines and what has no meaning: several blanks, and how a line ends."""
     text = re.sub(r"(?m)^#.*\n", "", text.replace("\r\n", "\n"))
     text = re.sub(r'"[^"\n]*"|;.*|/\*[^*\n]*\*/', lambda m: m[0] if m[0].startswith('"') else "", text)
     text = re.sub(r"(?m)^ +| +$", "", text)
