@@ -74,16 +74,19 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._remember(number)
         killed = self._killed(b)
-        given = self._given(killed, self._killed_scalars(a))
-        if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
+        given = self._given(killed, self._marked_scalars(a, "killed"))
+        calls = "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands)
+        if calls:
             self._call(a)
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
+        dead = self._keys(b, lambda o: "dead" in o.flags) & self.both.limits.allocatable
+        given |= self._given(dead, self._marked_scalars(a, "dead"))
         self._heed_flags(b, killed)
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))
-        self.state.given |= given
+        self.state.given |= _NO_UNITS if calls else given
         self._killed_by_moves.clear()
         self.remember_result(number)
         self._spoil_frame(a, opcode, after=False)
@@ -100,7 +103,7 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
-            self._killed_by_moves |= self._killed_scalars(a)
+            self._killed_by_moves |= self._marked_scalars(a, "killed")
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
@@ -339,11 +342,11 @@ class Execution(Effects):
         killed = self._keys(b, lambda o: "killed" in o.flags)
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
-    def _killed_scalars(self, a: Instruction) -> set[int]:
-        """Units of scalar registers that an instruction of P says it reads for the last time (11.2)."""
+    def _marked_scalars(self, a: Instruction, flag: str) -> set[int]:
+        """Units of scalar registers that an instruction of P says it reads for the last time, or nobody reads (11.2)."""
         lanes = self.both.before
-        killed = (o for o in a.operands if o.is_use and o.register and "killed" in o.flags)
-        return {k for o in killed for k in lanes.keys(o, a) if not lanes.is_vector(k)}
+        marked = (o for o in a.operands if o.register and flag in o.flags)
+        return {k for o in marked for k in lanes.keys(o, a) if not lanes.is_vector(k)}
 
     def _given(self, killed: set[int], killed_before: set[int]) -> set[int]:
         """Of the places that Q kills, those that P kills as well, and that hold what P has there (11.2)."""

@@ -641,8 +641,11 @@ impl<'a> Walk<'a> {
         all.for_each(|all| all.retain(|lane| !ends && !written.contains(lane)));
         for (side, i) in sides.iter().enumerate().filter_map(|(side, i)| Some((side, (*i)?))) {
             let mine = |lane: &Lane| side == 0 || self.state.wave().holds(*lane).contains(lane);
-            let killed = killed(i).filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
-            self.killed[side].extend(killed.filter(|_| !ends && (is_pair || is_moving(i) && !i.has("no-code"))));
+            let dead = i.lanes(|o| is_pair && o.is_def() && o.is(DEAD)).into_iter();
+            let all = killed(i).chain(dead.filter(|lane| self.context.allocatable(*lane)));
+            let all = all.filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
+            let counts = !ends && (is_pair || is_moving(i) && !i.has("no-code"));
+            self.killed[side].extend(all.filter(|_| counts).collect::<Vec<_>>());
         }
         self.revived.extend(self.killed[0].intersection(&self.killed[1]).copied());
         if is_pair {
@@ -667,7 +670,7 @@ fn followed(i: &Instruction) -> Done {
 
 /// What an instruction kills and does not define.
 fn killed(i: &Instruction) -> impl Iterator<Item = Lane> {
-    let defined = i.lanes(|o| o.is_def() && !o.is(DEAD));
+    let defined = i.lanes(Operand::is_def);
     i.lanes(|o| o.is(KILLED)).into_iter().filter(move |lane| !defined.contains(lane))
 }
 
