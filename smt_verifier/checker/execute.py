@@ -343,7 +343,7 @@ class Execution(Effects):
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
     def _marked_scalars(self, a: Instruction, flag: str) -> set[int]:
-        """Units of scalar registers that an instruction of P says it reads for the last time, or nobody reads (11.2)."""
+        """Units of scalar registers that an instruction of P marks ``killed``, or ``dead`` (11.2)."""
         lanes = self.both.before
         marked = (o for o in a.operands if o.register and flag in o.flags)
         return {k for o in marked for k in lanes.keys(o, a) if not lanes.is_vector(k)}
