@@ -280,12 +280,13 @@ impl<'a> Walk<'a> {
     /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value. What they write.
     fn without_code(&mut self, i: &Instruction, side: Side) -> Vec<Lane> {
         let (run, read) = (self.active(), i.lanes(Operand::reads));
+        let unread = i.lanes(|o| o.is_use() && o.is(UNDEF));
         let beside = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
         let lanes = i.lanes(Operand::is_def).into_iter().chain(beside.copied());
         let written: Vec<Lane> = lanes.filter(|lane| !read.contains(lane)).collect();
         for lane in &written {
-            // What a KILL defines beside what it reads is not said to be undefined.
-            if side == Side::Name && !i.has("undefines") {
+            // What a KILL defines beside what it reads is not said to be undefined, but for a scalar that it does not read.
+            if side == Side::Name && !i.has("undefines") && (lane.vector || !unread.contains(lane)) {
                 self.state.define(*lane, &run);
                 continue;
             }
