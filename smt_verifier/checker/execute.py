@@ -21,6 +21,8 @@ _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
+_PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
+"""Moves that need no register but their own (11.2)."""
 _OF_FRAME = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
@@ -131,7 +133,8 @@ class Execution(Effects):
         killed = self._killed(b)
         given = self._given(killed, self._killed_by_moves)
         self.let_die()
-        if "copy" not in opcode.traits and original is None:
+        plain = not _PLAIN.isdisjoint(opcode.traits)
+        if not plain and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         if original is not None:
@@ -152,7 +155,7 @@ class Execution(Effects):
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
         self._heed_flags(b, killed)
-        if "copy" in opcode.traits:
+        if plain:
             self.state.given |= given
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:

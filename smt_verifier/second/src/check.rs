@@ -632,14 +632,20 @@ impl<'a> Walk<'a> {
     fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>) {
         let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
         let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
-        let harmless =
-            |q: &Instruction| is_pair || q.has("copy") || self.part.repeats.contains_key(&(self.at.1 as u32));
+        // Moves that need no register but their own.
+        let plain = |q: &Instruction| ["copy", "lane-save", "lane-restore"].iter().any(|word| q.has(word));
+        let repeats = self.part.repeats.contains_key(&(self.at.1 as u32));
+        let harmless = |q: &Instruction| is_pair || plain(q) || repeats;
         let ends = q.is_some_and(|q| q.has("call") || !harmless(q));
-        if ends || is_pair {
+        if is_pair {
             self.killed = Default::default();
         }
+        if ends {
+            self.killed[1].clear();
+            self.revived.clear();
+        }
         let all = self.killed.iter_mut().chain([&mut self.revived]);
-        all.for_each(|all| all.retain(|lane| !ends && !written.contains(lane)));
+        all.for_each(|all| all.retain(|lane| !written.contains(lane)));
         for (side, i) in sides.iter().enumerate().filter_map(|(side, i)| Some((side, (*i)?))) {
             let mine = |lane: &Lane| side == 0 || self.state.wave().holds(*lane).contains(lane);
             let dead = i.lanes(|o| is_pair && o.is_def() && o.is(DEAD)).into_iter();
