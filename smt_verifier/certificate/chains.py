@@ -171,7 +171,8 @@ def follow(
                 for q in y:
                     fitting = [p for p in x if p[2] == q[2] and keys[0][p[:2]] == keys[1][q[:2]]]
                     near = [p for p in fitting if p[0] == q[0]] or (fitting if len(x) == 1 else [])
-                    if not near and x != y:
+                    # What is no operation that P's reader may take is in a register that P leaves undefined.
+                    if fitting and not near:
                         elsewhere.add(q[:2])
                     for pair in [(p[:2], q[:2]) for p in near]:
                         if pair not in seen:

@@ -82,6 +82,7 @@ class _Observed:
     classes: dict[_Class, Part]
     masks: dict[Key, tuple[Key, ...]]
     nonempty: set[Key]
+    beside: set[Key]
     some: bool
 
 
@@ -101,7 +102,8 @@ def make_certificate(
         witnesses: claim more of masks, to show that some thread is active.
         joined: classes are told apart only by the masks that may wake them, and no comparison splits them. That is
             enough but where a condition is asked again, or all threads must be active behind an else.
-        waking_splits: those are split by the results that decide whom a mask wakes.
+        waking_splits: those are split by the results that decide whom a mask wakes. Then, and unless ``joined``, what
+            is read of threads that wait is claimed where it is not live, too.
         in_order: see ``pair_all``.
 
     Raises:
@@ -112,7 +114,7 @@ def make_certificate(
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
-    needs = wanted(both, witnesses=witnesses)
+    needs = wanted(both, witnesses=witnesses, waiting=waking_splits or not joined)
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n] if not joined else needs.waking_splits[n] if waking_splits else set()
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
@@ -154,6 +156,7 @@ def _drop_unused(certificate: Certificate) -> None:
         if gone:
             entry.masks = {name: of for name, of in entry.masks.items() if of[0] not in gone}
             entry.nonempty -= gone
+            entry.beside -= gone
             for cls in entry.classes:
                 cls.member = {mask: inside for mask, inside in cls.member.items() if mask not in gone}
         for claims in (entry.scalars, *(c.claims for c in entry.classes)):
@@ -181,7 +184,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
     if test is not None and not test.of_exec and not test.is_zero(successor):
         known.add(state.scc)
     if exec_is_zero:
-        known.add(state.emptied)
+        known |= state.beside
     ghosts = {name for name in state.masks if isinstance(name, tuple) and name[0] == "@"}
     masks = _runs(both, state, needs.masks[successor] | ghosts)
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
@@ -205,7 +208,8 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
     scalars.doubtful |= state.scalars.doubtful & in_vectors
     some = state.some if exec_is_zero is None else not exec_is_zero
     nonempty = {first for first, m in numbers.items() if m in known}
-    return _Observed(scalars, classes, masks, nonempty, some)
+    beside = {first for first, m in numbers.items() if some or m in known or m in state.beside}
+    return _Observed(scalars, classes, masks, nonempty, beside, some)
 
 
 def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...]]:
@@ -275,11 +279,13 @@ def _meet(a: _Observed, b: _Observed) -> _Observed:
             else:
                 classes[at] = part
             owners[at] = side.scalars
-    return _Observed(scalars, classes, masks, a.nonempty & b.nonempty & masks.keys(), a.some and b.some)
+    nonempty, beside = a.nonempty & b.nonempty & masks.keys(), a.beside & b.beside & masks.keys()
+    return _Observed(scalars, classes, masks, nonempty, beside, a.some and b.some)
 
 
 def _same(a: _Observed, b: _Observed) -> bool:
-    return (a.masks, a.nonempty, a.some, a.classes.keys()) == (b.masks, b.nonempty, b.some, b.classes.keys()) and all(
+    facts = [(o.masks, o.nonempty, o.beside, o.some, o.classes.keys()) for o in (a, b)]
+    return facts[0] == facts[1] and all(
         _same_part(x, y) for x, y in ((a.scalars, b.scalars), *((a.classes[k], b.classes[k]) for k in a.classes))
     )
 
@@ -295,7 +301,9 @@ def _entry(observed: _Observed) -> Entry:
         ClassClaims(kind, active, {numbers[f]: inside for f, inside in member}, _claims(part))
         for (kind, active, member), part in observed.classes.items()
     ]
-    return Entry(classes, _claims(observed.scalars), masks, {numbers[f] for f in observed.nonempty}, observed.some)
+    nonempty = {numbers[f] for f in observed.nonempty}
+    beside = {numbers[f] for f in (() if observed.some else observed.beside - observed.nonempty)}
+    return Entry(classes, _claims(observed.scalars), masks, nonempty, beside, observed.some)
 
 
 def _claims(part: Part) -> Claims:

@@ -46,11 +46,13 @@ def _operands(instruction: Instruction, lanes: Lanes) -> tuple[set[int], set[int
     return reads, writes
 
 
-def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
+def wanted(both: Both, *, witnesses: bool = False, waiting: bool = False) -> Wanted:
     """By backward data flow over P.
 
     Args:
         witnesses: what EXEC was saved in is wanted too where an instruction follows that needs an active thread.
+        waiting: what is read of threads that wait is live from the start: a thread that waits meanwhile has the value
+            that it had, whatever others write.
     """
     lanes, blocks = both.before, both.before.function.blocks
     codes = [code_of(block, lanes.tables) for block in blocks]
@@ -58,6 +60,10 @@ def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
     slots = {
         key for number, _ in both.moves[0].kinds.items() for key in both.before.slot(number, 0, _bits(both, number))
     }
+    crossing = [
+        _read_of_waiting(both, code, of_block) if waiting else set[int]()
+        for code, of_block in zip(codes, rows, strict=True)
+    ]
     successors = [[s for s, _ in block.successors] for block in blocks]
     live: list[set[int]] = [set() for _ in blocks]
     later: list[set[int]] = [set() for _ in blocks]
@@ -70,7 +76,8 @@ def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
             for reads, writes in reversed(rows[n]):
                 alive = (alive - writes) | reads
                 after |= reads
-            alive |= slots
+            crossing[n] |= {k for s in successors[n] for k in crossing[s]}
+            alive |= slots | crossing[n]
             after |= slots
             if alive != live[n] or after != later[n]:
                 live[n], later[n], changed = alive, after, True
@@ -82,6 +89,15 @@ def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
     if witnesses:
         _add_witnesses(both, codes, successors, masks)
     return Wanted(live, later, masks, waking, splits, waking_splits)
+
+
+def _read_of_waiting(both: Both, code: list[Instruction], rows: list[tuple[set[int], set[int]]]) -> set[int]:
+    """What a block reads of threads that wait, too."""
+    found = (reads for i, (reads, _) in zip(code, rows, strict=True) if both.forms.opcode(i).value("reach") in _OF_ALL)
+    return {key for reads in found for key in reads if both.is_vector(key, after=False)}
+
+
+_OF_ALL = ("reads", "writes")
 
 
 def _bits(both: Both, number: int) -> int:

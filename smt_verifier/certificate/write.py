@@ -38,6 +38,8 @@ def _entry(entry: Entry, grain: int) -> Iterator[str]:
             yield " ".join([f"member {number}", *(f"{'+' if i else '-'}{m}" for m, i in sorted(cls.member.items()))])
     if entry.nonempty:
         yield " ".join(["nonempty", *map(str, sorted(entry.nonempty))])
+    if entry.beside:
+        yield " ".join(["beside", *map(str, sorted(entry.beside))])
     if entry.some:
         yield "some"
     yield "in wave"

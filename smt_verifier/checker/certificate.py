@@ -60,6 +60,7 @@ class Entry:
     scalars: Claims = field(default_factory=Claims)
     masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
     nonempty: set[int] = field(default_factory=set[int])
+    beside: set[int] = field(default_factory=set[int])
     some: bool = False
 
 
@@ -239,6 +240,8 @@ class _Reader:
                     member[int(mask[1:])] = mask[0] == "+"
             case ["nonempty", *masks]:
                 entry.nonempty.update(map(self._natural, masks))
+            case ["beside", *masks]:
+                entry.beside.update(map(self._natural, masks))
             case ["some"]:
                 entry.some = True
             case ["in", "wave"]:

@@ -356,7 +356,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
-    state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some)
+    state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some, beside=set(entry.beside))
     for registry, keys in (
         (state.cells, scalars.holds),
         (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks)),
@@ -395,7 +395,7 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
     masks: defaultdict[int, list[int]] = defaultdict(list)
     for mask, part in entry.masks.values():
         masks[mask].append(part)
-    used = entry.nonempty.union(*(c.member for c in classes))
+    used = entry.nonempty.union(entry.beside, *(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)
     if any(sorted(parts) != list(range(whole)) for parts in masks.values()):
         raise Refused("certificate", "a mask that does not cover the wave")
@@ -497,7 +497,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     if test is not None and not test.of_exec and not test.is_zero(successor):
         nonempty.add(state.scc)
     if exec_is_zero:
-        nonempty.add(state.emptied)
+        nonempty |= state.beside
     where = f"from block {number} to block {successor}"
 
     def refuse(message: str) -> NoReturn:
@@ -514,10 +514,13 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
             "a mask is not known",
         )
-    if not claimed.nonempty.union(*(c.member for c in claimed.classes)) <= renamed.keys():
+    if not claimed.nonempty.union(claimed.beside, *(c.member for c in claimed.classes)) <= renamed.keys():
         raise Refused("certificate", "a mask that no scalar holds", where)
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
-    require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
+    some = state.some if exec_is_zero is None else not exec_is_zero
+    require(some or not claimed.some, "no thread may be active")
+    beside = nonempty | state.beside
+    require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":

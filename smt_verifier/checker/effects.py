@@ -149,13 +149,17 @@ class Effects:
     def without_code(self, a: Instruction, *, undefined: bool) -> None:
         """What an instruction without code of P defines and does not read is undefined, or of no known value."""
         both, running = self.both, self.state.running()
-        read = {k for o in a.operands if o.is_use and "undef" not in o.flags for k in both.before.keys(o, a)}
+        read, unread = set[int](), set[int]()
+        for o in a.operands:
+            if o.is_use:
+                (unread if "undef" in o.flags else read).update(both.before.keys(o, a))
         for o in a.operands:
             if o.is_def and o.is_register:
                 names = both.before.all_lanes(o.vreg) if o.vreg >= 0 and "undef" in o.flags else both.before.keys(o, a)
                 for name in names:
                     if name not in read:
-                        self.renew(name, running, undefined=undefined)
+                        nothing = name in unread and not both.is_vector(name, after=False)
+                        self.renew(name, running, undefined=undefined or nothing)
                         if undefined:
                             self._undefine_cells(name)
 

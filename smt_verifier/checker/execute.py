@@ -25,6 +25,8 @@ _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
+_PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
+"""Moves that need no register but their own (11.2)."""
 _OF_FRAME = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
@@ -81,17 +83,20 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._remember(number)
         killed = self._killed(b)
-        given = self._given(killed, self._killed_scalars(a))
-        if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
+        given = self._given(killed, self._marked_scalars(a, "killed"))
+        calls = "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands)
+        if calls:
             self._call(a)
         self._access(b, expands=expands)
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
+        dead = self._keys(b, lambda o: "dead" in o.flags) & self.both.limits.allocatable
+        given |= self._given(dead, self._marked_scalars(a, "dead"))
         self._heed_flags(b, killed)
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))
-        self.state.given |= given
+        self.state.given |= _NO_UNITS if calls else given
         self._killed_by_moves.clear()
         self.remember_result(number)
         self._spoil_frame(a, opcode, after=False)
@@ -108,7 +113,7 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
-            self._killed_by_moves |= self._killed_scalars(a)
+            self._killed_by_moves |= self._marked_scalars(a, "killed")
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
@@ -136,7 +141,8 @@ class Execution(Effects):
         killed = self._killed(b)
         given = self._given(killed, self._killed_by_moves)
         self.let_die()
-        if move is None or not move.is_copy:
+        plain = not _PLAIN.isdisjoint(opcode.traits)
+        if not plain and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         self._access(b, expands=True, copies="copy" in opcode.traits)
@@ -158,7 +164,7 @@ class Execution(Effects):
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
         self._heed_flags(b, killed)
-        if move is not None and move.is_copy:
+        if plain:
             self.state.given |= given
 
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
@@ -350,11 +356,11 @@ class Execution(Effects):
         killed = self._keys(b, lambda o: "killed" in o.flags)
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
-    def _killed_scalars(self, a: Instruction) -> set[int]:
-        """Units of scalar registers that an instruction of P says it reads for the last time (11.2)."""
+    def _marked_scalars(self, a: Instruction, flag: str) -> set[int]:
+        """Units of scalar registers that an instruction of P marks ``killed``, or ``dead`` (11.2)."""
         lanes = self.both.before
-        killed = (o for o in a.operands if o.is_use and o.register and "killed" in o.flags)
-        return {k for o in killed for k in lanes.keys(o, a) if not lanes.is_vector(k)}
+        marked = (o for o in a.operands if o.register and flag in o.flags)
+        return {k for o in marked for k in lanes.keys(o, a) if not lanes.is_vector(k)}
 
     def _given(self, killed: set[int], killed_before: set[int]) -> set[int]:
         """Of the places that Q kills, those that P kills as well, and that hold what P has there (11.2)."""
@@ -376,6 +382,8 @@ class Execution(Effects):
         """Behind the last step."""
         both = self.both
         self.let_die()
+        for unit in self.state.given:
+            self.state.scalars.add(unit, (unit,))
         self.state.end_block()
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}

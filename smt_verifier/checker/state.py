@@ -107,7 +107,7 @@ class State:
         first_of: scalar names that hold what the first active thread has in the vector name (10.7).
         numbers: scalar names that number an active thread (10.8).
         scc: the mask that is not empty where SCC is 1, or -1 (10.9).
-        emptied: the mask that is not empty if EXEC is empty, or -1 (10.10).
+        beside: masks of each of which it is known that some thread is active or in it (10.10).
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
         narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
@@ -129,7 +129,7 @@ class State:
     first_of: dict[Key, Key] = field(default_factory=dict[Key, Key])
     numbers: set[Key] = field(default_factory=set[Key])
     scc: int = -1
-    emptied: int = -1
+    beside: set[int] = field(default_factory=set[int])
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
     narrowed: set[Key] = field(default_factory=set[Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])

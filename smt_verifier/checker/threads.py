@@ -236,7 +236,10 @@ class Masks:
         """Whether ``operation(a, b)`` is known not to be empty (10.5)."""
         if self._state.some and self._holds_first(operation, a, b):
             return True
-        return (operation in ("", "OR") and self._is_inhabited(a)) or (operation == "OR" and self._is_inhabited(b))
+        beside = any(x.exec and y.mask in self._state.beside for x, y in ((a, b), (b, a)))
+        return (operation in ("", "OR") and self._is_inhabited(a)) or (
+            operation == "OR" and (self._is_inhabited(b) or beside)
+        )
 
     def _is_inhabited_by_witness(self) -> bool:
         """Whether all threads of some mask that is not empty are active, or all that entered the function (10.5)."""
@@ -283,7 +286,7 @@ class Masks:
         """EXEC becomes ``operation(a, b)`` (10.4)."""
         state, compute = self._state, OPERATIONS[operation]
         grows = operation == "OR" and (a.exec or b.exec)
-        state.emptied = b.mask if operation == "ANDN2" and a.exec and state.some else -1
+        was_some = state.some
         state.some = self._leaves_some(operation, a, b)
         state.firsts.clear()
         state.first_of.clear()
@@ -306,6 +309,9 @@ class Masks:
                     result = compute(a.of(part), b.of(part))
                 decided.append((part, bit if result is None else result))
         state.classes = [*(c for c in state.classes if c.kind == "P"), *(cls for cls, _ in decided)]
+        left = [cls for cls, active in decided if cls.active and not active]
+        known = {mask for mask, _ in state.masks.values()} if was_some else set[int]()
+        state.beside = {mask for mask in known if all(cls.member.get(mask) for cls in left)}
         for cls, active in decided:
             if active and not cls.active:
                 state.wake(cls)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from case_support import CASES
 from checker_support import builds_the_second_checker
 
 from smt_verifier.certificate.second import second_program
+from smt_verifier.certificate.verdict import certify_texts
 from smt_verifier.checker.check import check
 from smt_verifier.checker.outcome import Refused
 
@@ -537,18 +539,26 @@ RIGHT = {
 
 
 def first(pair: Pair) -> str:
+    return rule_of_first(*pair.texts(), pair.certificate(), pair.cpu)
+
+
+def second(pair: Pair, directory: Path) -> str:
+    return rule_of_second(*pair.texts(), pair.certificate(), pair.cpu, directory)
+
+
+def rule_of_first(before: str, after: str, certificate: str, cpu: str) -> str:
     try:
-        check(*pair.texts(), pair.certificate(), pair.cpu)
+        check(before, after, certificate, cpu)
     except Refused as refused:
         return refused.rule
     return ""
 
 
-def second(pair: Pair, directory: Path) -> str:
+def rule_of_second(before: str, after: str, certificate: str, cpu: str, directory: Path) -> str:
     names = [directory / name for name in ("before.mir", "after.mir", "certificate")]
-    for path, text in zip(names, (*pair.texts(), pair.certificate()), strict=True):
+    for path, text in zip(names, (before, after, certificate), strict=True):
         path.write_text(text)
-    command = [str(second_program()), *map(str, names), f"--mcpu={pair.cpu}"]
+    command = [str(second_program()), *map(str, names), f"--mcpu={cpu}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     return "" if done.returncode == 0 else done.stdout.split(": ")[1]
@@ -566,3 +576,38 @@ def test_each_checker_refuses_what_is_wrong(name: str, tmp_path: Path) -> None:
 def test_each_checker_accepts_the_nearest_right_one(name: str, tmp_path: Path) -> None:
     assert first(RIGHT[name]) == ""
     assert not builds_the_second_checker() or second(RIGHT[name], tmp_path) == ""
+
+
+FIRST = "right_first_lane_where_what_exec_was_is_gone"
+KILLS = "right_given_text_kills_before_the_next_block"
+OF_ANOTHER = {
+    "a mask of other threads": (FIRST, "lanes_first_lane_beside_another_mask", ("", ""), "relation"),
+    "threads that a branch has lost": (
+        FIRST, "lanes_first_lane_where_the_branch_lost_threads", ("steps 2=\n", "steps 3=\n"), "relation",
+    ),
+    "a slot where a dead register is live in the next block": (
+        KILLS, "memory_save_before_the_next_block_where_given_text_kills", ("2- 3=", "2- 1= 2+ 2="), "relation",
+    ),
+    "what the next block does not declare": (
+        KILLS, "registers_not_live_in_where_given_text_kills", ("", ""), "live-in",
+    ),
+}  # fmt: skip
+"""A right case whose certificate is shown for a wrong one, a change in it, and the rule that it breaks then."""
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER)
+def test_each_checker_refuses_what_is_claimed_of_another_pair(name: str, tmp_path: Path) -> None:
+    right, wrong, (old, new), rule = OF_ANOTHER[name]
+    given, before, after = (
+        (CASES / f"{case}.{side}.mir").read_text()
+        for case, side in ((right, "before"), (wrong, "before"), (wrong, "after"))
+    )
+    of_right = (CASES / f"{right}.after.mir").read_text()
+    certification = certify_texts(given, of_right, "k" if right == FIRST else "f", "gfx942")
+    assert certification.accepted
+    assert old in certification.text
+    forged = certification.text.replace(old, new)
+    answers = [rule_of_first(before, after, forged, "gfx942")]
+    if builds_the_second_checker():
+        answers.append(rule_of_second(before, after, forged, "gfx942", tmp_path))
+    assert set(answers) == {rule}

@@ -269,8 +269,8 @@ def test_missing_successors_are_those_that_llvm_infers() -> None:
 
 
 def without_remarks(text: str) -> str:
-    """A text without comments and empty lines, and with one blank for several: what has no meaning."""
-    text = re.sub(r"(?m)^#.*\n", "", text)
+    """A text without comments, empty lines and what has no meaning: several blanks, and how a line ends."""
+    text = re.sub(r"(?m)^#.*\n", "", text.replace("\r\n", "\n"))
     text = re.sub(r'"[^"\n]*"|;.*|/\*[^*\n]*\*/', lambda m: m[0] if m[0].startswith('"') else "", text)
     text = re.sub(r"(?m)^ +| +$", "", text)
     return re.sub(r"\n+", "\n", re.sub(r" +", " ", text)).strip("\n")

@@ -97,6 +97,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         }
     }
     entry.nonempty = tree.child("Nonempty").map_or(Some(Vec::new()), Tree::numbers)?;
+    entry.beside = tree.child("Beside").map_or(Some(Vec::new()), Tree::numbers)?;
     entry.some = tree.child("Some").is_some();
     for claimed in tree.all("In") {
         let of_wave = claimed.text.starts_with("in wave");

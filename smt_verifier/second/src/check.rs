@@ -172,6 +172,7 @@ impl<'a> Walk<'a> {
         let tested = tested(block, self.block);
         self.state.bury();
         self.state.end_copies();
+        self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
@@ -190,7 +191,7 @@ impl<'a> Walk<'a> {
                 tested.map_or(("", false), |(test, target)| (test, test.ends_with('0') == (target == successor)));
             let mut state = self.state.clone();
             match test.trim_end_matches(['0', '1']) {
-                "exec" if zero => state.facts.mark(&self.state.facts.emptied_by, Mark::Nonempty),
+                "exec" if zero => state.facts.set_exec_empty(),
                 "exec" => state.facts.set_some_active(),
                 "scc" if !zero => state.facts.mark(self.state.facts.scc.as_slice(), Mark::Nonempty),
                 _ => {}
@@ -324,12 +325,13 @@ impl<'a> Walk<'a> {
     /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value. What they write.
     fn without_code(&mut self, i: &Instruction, side: Side) -> Vec<Lane> {
         let (run, read) = (self.active(), i.lanes(Operand::reads));
+        let unread = i.lanes(|o| o.is_use() && o.is(UNDEF));
         let beside = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
         let lanes = i.lanes(Operand::is_def).into_iter().chain(beside.copied());
         let written: Vec<Lane> = lanes.filter(|lane| !read.contains(lane)).collect();
         for lane in &written {
-            // What a KILL defines beside what it reads is not said to be undefined.
-            if side == Side::Name && !i.has("undefines") {
+            // What a KILL defines beside what it reads is not said to be undefined, but for a scalar that it does not read.
+            if side == Side::Name && !i.has("undefines") && (lane.vector || !unread.contains(lane)) {
                 self.state.define(*lane, &run);
                 continue;
             }
@@ -696,16 +698,27 @@ impl<'a> Walk<'a> {
     fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>) {
         let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
         let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
-        let ends = q.is_some_and(|q| q.has("call") || p.is_none() && !q.has("copy"));
-        if ends || is_pair {
+        // Moves that need no register but their own.
+        let plain = |q: &Instruction| ["copy", "lane-save", "lane-restore"].iter().any(|word| q.has(word));
+        let repeats = self.part.repeats.contains_key(&(self.at.1 as u32));
+        let harmless = |q: &Instruction| is_pair || plain(q) || repeats;
+        let ends = q.is_some_and(|q| q.has("call") || !harmless(q));
+        if is_pair {
             self.killed = Default::default();
         }
+        if ends {
+            self.killed[1].clear();
+            self.revived.clear();
+        }
         let all = self.killed.iter_mut().chain([&mut self.revived]);
-        all.for_each(|all| all.retain(|lane| !ends && !written.contains(lane)));
+        all.for_each(|all| all.retain(|lane| !written.contains(lane)));
         for (side, i) in sides.iter().enumerate().filter_map(|(side, i)| Some((side, (*i)?))) {
             let mine = |lane: &Lane| side == 0 || self.state.wave().holds(*lane).contains(lane);
-            let killed = killed(i).filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
-            self.killed[side].extend(killed.filter(|_| !ends && (is_pair || is_moving(i) && !i.has("no-code"))));
+            let dead = i.lanes(|o| is_pair && o.is_def() && o.is(DEAD)).into_iter();
+            let all = killed(i).chain(dead.filter(|lane| self.context.allocatable(*lane)));
+            let all = all.filter(|lane| lane.of == Of::Unit && !lane.vector && mine(lane));
+            let counts = !ends && (is_pair || is_moving(i) && !i.has("no-code"));
+            self.killed[side].extend(all.filter(|_| counts).collect::<Vec<_>>());
         }
         self.revived.extend(self.killed[0].intersection(&self.killed[1]).copied());
         if is_pair {
@@ -716,7 +729,7 @@ impl<'a> Walk<'a> {
 
 /// What an instruction kills and does not define.
 fn killed(i: &Instruction) -> impl Iterator<Item = Lane> {
-    let defined = i.lanes(|o| o.is_def() && !o.is(DEAD));
+    let defined = i.lanes(Operand::is_def);
     i.lanes(|o| o.is(KILLED)).into_iter().filter(move |lane| !defined.contains(lane))
 }
 

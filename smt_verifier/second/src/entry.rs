@@ -35,6 +35,7 @@ pub struct Claimed {
     /// Masks by number, each with the names that hold its parts.
     pub masks: BTreeMap<u32, Vec<Lane>>,
     pub nonempty: Vec<u32>,
+    pub beside: Vec<u32>,
     pub some: bool,
     pub claims: Vec<Claims>,
     pub place: String,
@@ -44,7 +45,8 @@ impl Claimed {
     /// There is one path, masks are scalars and a wave wide, and no other mask is named.
     pub fn is_complete(&self, wave: usize) -> bool {
         let paths = self.classes.iter().filter(|class| class.kind == 'P').count();
-        let mut named = self.classes.iter().flat_map(|class| class.masks.keys()).chain(&self.nonempty);
+        let facts = self.nonempty.iter().chain(&self.beside);
+        let mut named = self.classes.iter().flat_map(|class| class.masks.keys()).chain(facts);
         let wide = |names: &Vec<Lane>| names.len() == wave && names.iter().all(|name| !name.vector);
         paths == 1 && self.masks.values().all(wide) && named.all(|mask| self.masks.contains_key(mask))
     }
@@ -81,6 +83,7 @@ impl Claimed {
             state.classes.push(class);
         }
         state.begin(&context.exec, self.some);
+        state.facts.beside.extend(self.beside.iter().map(|mask| known[mask]));
         Ok(state)
     }
 
@@ -109,6 +112,9 @@ impl Claimed {
         let empty = self.nonempty.iter().find(|mask| !state.facts.is(&known[mask], Mark::Nonempty));
         ensure!(empty.is_none(), "relation", place, "mask {} may be empty", empty.unwrap_or(&0));
         ensure!(!self.some || state.facts.some_active(), "relation", place, "no thread may be active");
+        let beside = |mask: &u32| state.facts.is(&known[mask], Mark::Nonempty) || state.facts.is_beside(&known[mask]);
+        let fits = state.facts.some_active() && !exec_is_zero || self.beside.iter().all(beside);
+        ensure!(fits, "relation", place, "no thread may be active, or in a mask");
         for class in &state.classes {
             if exec_is_zero && class.active && matches!(class.kind, 'T' | 'O') {
                 continue;

@@ -122,12 +122,13 @@ result = ("void" / "ptr" / "half" / "bfloat" / "float" / "double" / "<" / "[" / 
     "fp128") .* / "i" [0-9]*
 
 Part = "block " Number ~ Entry? Steps? (Repeat / Split)*
-Entry = "entry" ~ Threads* Mask* Member* Nonempty? Some? In*
+Entry = "entry" ~ Threads* Mask* Member* Nonempty? Beside? Some? In*
 Threads = "class " Number " " [TOP] " on" ~ / "class " Number " " [TO] " off" ~
 Mask = "mask " Number " " Range ~
 Member = "member " Number (" " Sign Number)* ~
 Sign = [+-]
 Nonempty = "nonempty" (" " Number)* ~
+Beside = "beside" (" " Number)* ~
 Some = "some" ~
 In = "in" (" wave" / (" " Number)+) ~ (Holds / Undefined / Doubtful)*
 Holds = "h " Lane " " Range ~

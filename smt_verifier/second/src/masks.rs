@@ -66,8 +66,8 @@ pub struct Facts {
     exec: u32,
     /// The vector lane of which a scalar is what the first active thread has (spec 10.7).
     first_of: Map<u32, Lane>,
-    /// Masks that are not empty where EXEC has become 0 (spec 10.10).
-    pub emptied_by: Vec<u32>,
+    /// Masks that are not empty where EXEC is 0 (spec 10.10).
+    pub beside: Set<u32>,
     /// The mask that is not empty where SCC is 1 (spec 10.9).
     pub scc: Option<u32>,
 }
@@ -137,6 +137,16 @@ impl Facts {
         self.marks.extend(parts.iter().map(|(mask, _)| *mask).chain([self.exec]).map(|mask| (mask, Mark::Nonempty)));
     }
 
+    /// Some thread is active or in this mask (spec 10.10).
+    pub fn is_beside(&self, mask: &Mask) -> bool {
+        mask.is(|mask| self.beside.contains(&mask))
+    }
+
+    /// No thread is active: the masks beside EXEC have one (spec 10.10).
+    pub fn set_exec_empty(&mut self) {
+        self.marks.extend(self.beside.iter().map(|mask| (*mask, Mark::Nonempty)));
+    }
+
     fn is_first(&self, scalar: Lane, vector: Lane) -> bool {
         self.masks_of(&[scalar]).is(|fact| self.first_of.get(&fact) == Some(&vector))
     }
@@ -200,7 +210,11 @@ impl Value {
     fn has(&self, facts: &Facts, mark: Mark) -> bool {
         match self {
             Value::Operation("AND", a, b) => mark == Mark::HasFirst && facts.is(a, mark) && facts.is(b, mark),
-            Value::Operation("OR", a, b) => facts.is(a, mark) || facts.is(b, mark),
+            Value::Operation("OR", a, b) => {
+                let is_exec = |mask: &Mask| mask.is(|mask| mask == facts.exec);
+                let beside = is_exec(a) && facts.is_beside(b) || is_exec(b) && facts.is_beside(a);
+                facts.is(a, mark) || facts.is(b, mark) || mark == Mark::Nonempty && beside
+            }
             Value::Same(mask) => facts.is(mask, mark),
             _ => false,
         }
@@ -361,15 +375,15 @@ impl Effect {
         }
         state.split_by(mask)?;
         let is_old = |mask: &Mask| mask.numbers().iter().any(|number| self.old.contains(number));
-        let emptied_by = match &value {
-            Value::Operation("ANDN2", a, b) if some && is_old(a) => b.numbers().to_vec(),
-            Value::Operation("ANDN1", a, b) if some && is_old(b) => a.numbers().to_vec(),
-            _ => Vec::new(),
-        };
+        // Masks that hold every class that leaves EXEC here.
+        let stays = |class: &Class| !class.active || class.kind == 'P' || class.masks.get(&mask) == Some(&true);
+        let left: Vec<&Class> = state.threads().filter(|class| !stays(class)).collect();
+        let all = state.facts.parts.values().flatten().map(|(mask, _)| *mask);
+        let beside = all.filter(|mask| some && left.iter().all(|class| class.masks.get(mask) == Some(&true))).collect();
         let facts = &mut state.facts;
         facts.scc = Some(mask).filter(|_| self.scc).or(facts.scc);
         facts.first_of.clear();
-        facts.emptied_by = emptied_by;
+        facts.beside = beside;
         let grows = matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b));
         facts.marks.retain(|(_, mark)| *mark == Mark::Nonempty || *mark == Mark::Number && grows);
         exec.iter().for_each(|name| drop(facts.parts.remove(name)));
