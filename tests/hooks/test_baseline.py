@@ -60,6 +60,7 @@ def beside(ours: KernelCost, problem: str = "") -> Comparison:
             Ground.INSTRUCTIONS,
             "k executes 150 instructions for 101",
         ),
+        ({"cycles": 440.0}, Ground.NOTHING, "k takes 1.1000 of its modelled cycles, and nothing else tells them apart"),
     ],
 )
 def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, Any], by: Ground, why: str) -> None:
@@ -71,13 +72,11 @@ def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, Any
 
 
 def test_the_same_or_better_is_not_worse() -> None:
-    """Nor is a modelled difference below the error bar, where nothing else says so."""
     better = (
         {},
         {"vectors": 30},
         {"cycles": 90.0},
         {"occupancy": 9},
-        {"cycles": 440.0},
         {"occupancy": 7, "cycles": 300.0},
     )
     for change in better:

@@ -13,13 +13,13 @@ from enum import Enum
 from typing import Any
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.judge import judge, spill_traffic
+from verilocc_mlir.cost.judge import judge, more, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.read import ReadOptions, loops_of_ir, read_functions
 from verilocc_mlir.cost.together import Pair, costs_together
 from verilocc_mlir.cost.trips import IrLoop
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.guard import shortfalls
+from verilocc_mlir.pipeline.guard import cycles_beside, shortfalls
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
@@ -140,6 +140,7 @@ def compare_code(ours: Code | None, theirs: Code, cpu: str, settings: Settings, 
 def decide(pair: Pair) -> Decision | None:
     """Whether ours, the second, may stand in the place of theirs; None where one of them is missing.
 
+    Where nothing tells them apart, ours takes no more cycles by the model either: theirs is there already.
     Where their cycles do not compare, what needs no count of iterations decides: registers spilled in the code, private
     memory and waves.
     """
@@ -148,7 +149,10 @@ def decide(pair: Pair) -> Decision | None:
         return None
     if not pair.problem:
         judged = judge(ours, theirs)
-        return Decision(" and ".join(shortfalls(ours, theirs)), judged.ground.value)
+        short = shortfalls(ours, theirs)
+        if not judged.order and not short and more(ours.cycles, theirs.cycles):
+            short = [f"takes {cycles_beside(ours, theirs)}, and nothing else tells them apart"]
+        return Decision(" and ".join(short), judged.ground.value)
     found: list[str] = []
     if ours.spills.static > theirs.spills.static:
         found.append(f"spills more: {ours.spills.static} stores and reloads in the code for {theirs.spills.static}")

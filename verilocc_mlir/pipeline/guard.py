@@ -21,6 +21,11 @@ def spill_traffic(cost: KernelCost) -> float:
     return traffic(cost)
 
 
+def cycles_beside(ours: KernelCost, theirs: KernelCost) -> str:
+    """The modelled cycles of ours over theirs, in words."""
+    return f"{ours.cycles / theirs.cycles:.4f} of its modelled cycles" if theirs.cycles else "more modelled cycles"
+
+
 def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
     """In what ours stands worse than theirs, in words; nothing where it does not.
 
@@ -36,7 +41,7 @@ def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
     judged = judge(ours, theirs)
     if judged.order <= 0:
         return result
-    cycles = f"{ours.cycles / theirs.cycles:.4f} of its modelled cycles" if theirs.cycles else "more modelled cycles"
+    cycles = cycles_beside(ours, theirs)
     if judged.by_cycles:
         waves = f", with {ours.occupancy} waves for {theirs.occupancy}" if ours.occupancy < theirs.occupancy else ""
         result.append(f"takes {cycles}, more than the error bar of {judged.bar:.0%}{waves}")
