@@ -15,12 +15,15 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "cost.md"
 _PLACE = re.compile(r"(?<=<!-- figures: scripts/cost_figures.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 _MODULES = (matrix, conflicts, coalescing, flow, judge)
-_WAVES = {tuple(n for n, t in TARGETS.items() if t.wave_size == size): f"wave{size}" for size in (32, 64)}
+_FIRST = {t.speed_model: n for n, t in reversed(TARGETS.items())}.values()
+"""The first target of each scheduling model: the others have its figures (tests/cost/test_sources.py)."""
+_SHOWN = {n: t for n, t in TARGETS.items() if n in _FIRST}
+_WAVES = {tuple(n for n, t in _SHOWN.items() if t.wave_size == size): f"wave{size}" for size in (32, 64)}
 
 
 def table() -> str:
     """Figures by target, then those of all targets; then rules."""
-    by_target = {name: figures(target) for name, target in TARGETS.items()}
+    by_target = {name: figures(target) for name, target in _SHOWN.items()}
     lines = [_row("figure", *by_target, "source"), _row(*["---"] * (len(by_target) + 2))]
     for name in next(iter(by_target.values())):
         lines.append(_row(f"`{name}`", *_cells({cpu: given[name] for cpu, given in by_target.items()})))

@@ -5,6 +5,8 @@ compiled just these sources (``scripts/compile_checker.py``), the compiled modul
 fast.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import sys
@@ -22,9 +24,12 @@ def compiled_modules() -> Path:
     return _HERE.with_name("bin") / "compiled" / f"{sys.implementation.cache_tag}-{digest.hexdigest()[:16]}"
 
 
-COMPILED = compiled_modules() if os.environ.get("VERILOCC_COMPILED_CHECKER") != "" else None
+def _compiled() -> Path | None:
+    place = compiled_modules()
+    return place if os.environ.get("VERILOCC_COMPILED_CHECKER") != "" and place.is_dir() else None
+
+
+COMPILED = _compiled()
 """The directory whose ``checker`` and ``certificate`` come first; None: the sources are interpreted."""
-if COMPILED is not None and COMPILED.is_dir():
+if COMPILED is not None:
     __path__.insert(0, str(COMPILED / "smt_verifier" / "checker"))
-else:
-    COMPILED = None

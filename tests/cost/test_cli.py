@@ -120,7 +120,7 @@ X86 = "\t.text\n\t.globl f\nf:\n\tleal 1(%rdi), %eax\n\tretq\n"
         ("k.s", '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.text\n', "has no function"),
         ("k.mir", "--- |\n  define void @f() { ret void }\n...\n", "truncated"),
         ("k.s", '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx906"\n\t.text\n', "unknown target gfx906"),
-        ("k.s", '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx11-generic"\n\t.text\n', "unknown target gfx11-generic"),
+        ("k.s", '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx10-3-generic"\n\t.text\n', "unknown target gfx10-3-generic"),
     ],
 )
 def test_wrong_files(name: str, data: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def test_one_of_its_own_is_applied_for_its_family_alone(alone: Path) -> None:
         assert scores(found, target) == scores(base, target)
     assert scores(found, "gfx942") != scores(base, "gfx942")
     (facts,) = found.adapters
-    assert (facts.name, facts.targets, facts.trained_on) == (NAME, ("gfx942", "gfx950"), ("gfx942",))
+    assert (facts.name, facts.targets, facts.trained_on) == (NAME, ("gfx942", "gfx950", "gfx9-4-generic"), ("gfx942",))
     base_name = read_card(BASE)["name"]
     assert model_behind(found, "gfx942") == f"{base_name}+{NAME}"
     assert model_behind(found, "gfx1100") == base_name
@@ -61,7 +61,7 @@ def test_the_answer_says_which_adapter_was_applied_and_why_none_was(alone: Path)
         assert prove(problem, proposal).outcome is Outcome.PROVED
         assert (proposal.use.model, proposal.use.adapter) == (base_name, applied)
         assert proposal.use.tokens > 0
-        note = "" if applied else f"no adapter is applied for gfx1100: {NAME} is for gfx942, gfx950"
+        note = "" if applied else f"no adapter is applied for gfx1100: {NAME} is for gfx942, gfx950, gfx9-4-generic"
         assert proposal.use.note == note
         registers[applied] = proposal.registers, ModelAllocator(BASE).allocate(problem).registers
     assert registers[""][0] == registers[""][1]
@@ -69,11 +69,11 @@ def test_the_answer_says_which_adapter_was_applied_and_why_none_was(alone: Path)
 
 def test_the_card_decides_and_not_the_directory(tmp_path: Path) -> None:
     found = ModelAllocator(write_model(tmp_path / "m", "rdna3", NAME, ("gfx942",), strength=STRONG))
-    assert found.adapters[0].targets == ("gfx942", "gfx950")
+    assert found.adapters[0].targets == ("gfx942", "gfx950", "gfx9-4-generic")
     assert scores(found, "gfx1100") == scores(ModelAllocator(BASE), "gfx1100")
     # A card that names no GPU: the directory says the family, and without one the adapter is for all.
     silent = ModelAllocator(write_model(tmp_path / "silent", "rdna3", NAME, ()))
-    assert silent.adapters[0].targets == ("gfx1100",)
+    assert silent.adapters[0].targets == tuple(name for name in TARGETS if name.startswith("gfx11"))
     everywhere = ModelAllocator(write_adapter(tmp_path / "all", NAME, ()))
     assert everywhere.adapters[0].targets == tuple(TARGETS)
 

@@ -139,7 +139,7 @@ def test_a_gpu_without_an_adapter_gets_the_base_and_is_told(wire: Wire, demo_ker
     check_machine_ir(wire.allocations(), "gfx1100")
     check_report(done.report, wire.address, adapter="")
     (part,) = done.report.models
-    assert part.note == f"no adapter is applied for gfx1100: {ADAPTER} is for gfx942, gfx950"
+    assert part.note == f"no adapter is applied for gfx1100: {ADAPTER} is for gfx942, gfx950, gfx9-4-generic"
 
 
 def test_capabilities_and_answers_name_the_adapters(model_server: Served, demo_kernels: Path) -> None:
@@ -147,7 +147,7 @@ def test_capabilities_and_answers_name_the_adapters(model_server: Served, demo_k
         first = client.allocation.GetCapabilities(_empty(), timeout=60).allocators[0]
         assert (first.name, first.model) == ("model", f"{BASE_NAME}+{ADAPTER}")
         (adapter,) = first.adapters
-        assert (adapter.name, list(adapter.targets)) == (ADAPTER, ["gfx942", "gfx950"])
+        assert (adapter.name, list(adapter.targets)) == (ADAPTER, ["gfx942", "gfx950", "gfx9-4-generic"])
         assert list(adapter.trained_on) == ["gfx942"]
         source = demo_kernels / "gemm_mma_lds.gfx1100.opt.ll"
         compile_module(source.read_bytes(), source.name, with_options(None, {"server": relay.address}))

@@ -190,7 +190,8 @@ fn copies_are_propagated_across_exec_within_their_block() {
     let before = text(&classes, &[], &body(live, &p, live, &end));
     let after = text(&[], &[], &body(live, &q, "$vgpr8", &["S_NOP 0, implicit $vgpr8"]));
     let claim = "h %3.0 $16 1\n";
-    assert_eq!(judge(&before, &after, &two_blocks(steps, "2=\n", claim, claim)), "");
+    // The first copy is dead on the path, so LLVM may delete it: the threads that wait have lost it (11.3).
+    assert_eq!(judge(&before, &after, &two_blocks(steps, "2=\n", claim, claim)), "relation");
     // A copy that stands again may be deleted, a third one too.
     let copy = "$vgpr8 = COPY $vgpr0";
     let check = |between: &[&str], behind: &[&str], read: &str, count: &str| {
