@@ -249,9 +249,12 @@ class State:
         """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
         copied while the class waits, those that its source holds as well (10.6).
         """
-        names = cls.part.holds.get(place, NONE)
-        if not cls.active and place in cls.missed and place in self.copies:
-            names &= self.held(self.copies[place], False, cls)
+        names, source = cls.part.holds.get(place, NONE), place
+        for _ in self.copies:  # One may be the source of the next one; a register may be its own.
+            if cls.active or source not in cls.missed or source not in self.copies:
+                break
+            source = self.copies[source]
+            names &= cls.part.holds.get(source, NONE) | self.scalars.holds.get(source, NONE)
         return names if vector else names | self.scalars.holds.get(place, NONE)
 
     def copy_places(

@@ -336,6 +336,12 @@ h %2.0 %1.0 1
 steps 1+ 3=""",
     left=("vgpr_32", "vgpr_32"),
 )  # fmt: skip
+ITSELF = Pair(
+    ("vgpr_32",), "$vgpr0, $vgpr1",
+    "%0:vgpr_32 = COPY $vgpr0\n    S_NOP 0\n    S_NOP 0, implicit %0",
+    "$vgpr1 = COPY $vgpr1\n    S_NOP 0\n    $vgpr5 = COPY $vgpr1\n    S_NOP 0, implicit $vgpr5",
+    "steps 1- 1+ 1= 1+ 2=",
+)  # fmt: skip
 MISSED = Pair(
     ("vgpr_32", "sreg_64", "sreg_32_xm0"), "$vgpr0, $sgpr10_sgpr11",
     f"""%0:vgpr_32 = COPY $vgpr0
@@ -456,6 +462,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a dead register that some threads need": (OVERWRITTEN, "value"),
     "a virtual register that may become one that some threads need": (TAKEN, "value"),
     "a virtual register that is dead ahead, and some threads need": (AHEAD, "relation"),
+    "a register that is copied to itself": (ITSELF, "value"),
     "a copy that threads missed, read by a lane's number": (MISSED, "value"),
     "restored by a copy that is deleted": (RESTORED, "callee-saved"),
     "assembly that reads other threads": (SAMPLED, "inactive-lanes"),
@@ -508,6 +515,11 @@ RIGHT = {
     "a virtual register that is live ahead": replace(
         AHEAD, after=AHEAD.after.replace(MOVED, MOVED.replace("    %0:vgpr_32 = COPY $vgpr0\n", "")),
         steps=AHEAD.steps.removesuffix("1+ 3=") + "3=",
+    ),
+    "the same copied to itself behind a copy": replace(
+        ITSELF,
+        after=ITSELF.after.replace("$vgpr1 = COPY $vgpr1", "$vgpr1 = COPY $vgpr0\n    $vgpr1 = COPY $vgpr1"),
+        steps="steps 1- 2+ 1= 1+ 2=",
     ),
     "a copy that threads missed, read by those that did not": replace(
         MISSED,

@@ -136,11 +136,20 @@ impl State {
     /// What a place holds in a class, scalar names included. Where it waited at a copy, and waits, the source may be read
     /// for the target (spec 10.6).
     fn held(&self, class: &Class, place: Lane) -> Vec<Lane> {
-        let wave = if place.vector { &[][..] } else { self.wave().holds(place) };
-        let mut names: Vec<Lane> = class.part.holds(place).iter().chain(wave).copied().collect();
-        let missed = class.waited.iter().filter(|_| !class.active).map(|at| &self.copies[*at]);
-        for copied in missed.filter(|copied| copied.valid && copied.target == place) {
-            let source = self.held(class, copied.source);
+        let of = |place: Lane| {
+            let wave = if place.vector { &[][..] } else { self.wave().holds(place) };
+            class.part.holds(place).iter().chain(wave).copied().collect::<Vec<Lane>>()
+        };
+        let missed = |target: Lane| {
+            let mut waited = class.waited.iter().filter(|_| !class.active).map(|at| &self.copies[*at]);
+            waited.find(|copied| copied.valid && copied.target == target)
+        };
+        let (mut names, mut at) = (of(place), place);
+        // One may be the source of the next one; a register may be its own.
+        for _ in &self.copies {
+            let Some(copied) = missed(at) else { break };
+            at = copied.source;
+            let source = of(at);
             names.retain(|name| source.contains(name));
         }
         names
