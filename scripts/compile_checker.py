@@ -61,8 +61,9 @@ def build() -> Path | None:
         if run.returncode:
             print(run.stdout[-2000:], run.stderr[-2000:], sep="\n", file=sys.stderr)
             return None
-        shutil.rmtree(place.parent, ignore_errors=True)
-        place.parent.mkdir(parents=True)
+        for old in place.parent.glob(f"{sys.implementation.cache_tag}-*"):
+            shutil.rmtree(old)
+        place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")
         shutil.copytree(Path(out) / "lib", partial)
         partial.replace(place)
