@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/near_targets.py [--targets=gfx1200,gfx1101]
 
-Of each kernel: what becomes of it where nothing but our own allocation counts, which checkers accept it, and the waves
-by the cost model and as llc prints them. For a GPU that is no target, the answer of the command line.
+Of each kernel: what becomes of it where nothing but our own allocation counts, and the waves by the cost model and as
+llc prints them. A GPU is like the one of its scheduling model that has kernels. For one that is no target, the answer
+of the command line.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import TARGETS, target
 
 LIKE: Mapping[str, str] = {
-    "gfx9-4-generic": "gfx942",
-    **dict.fromkeys(
-        ("gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx11-generic"), "gfx1100"
-    ),
-    **dict.fromkeys(("gfx1200", "gfx12-generic"), "gfx1201"),
+    gpu.name: other.name
+    for gpu in TARGETS.values()
+    for other in map(target, ("gfx942", "gfx1100", "gfx1201"))
+    if other is not gpu and other.speed_model is gpu.speed_model
 }
+"""For each GPU without kernels of its own, the one that has them and the same scheduling model."""
 FAR = ("gfx906", "gfx908", "gfx1030", "gfx9-generic", "gfx10-3-generic", "gfx1251")
 
 

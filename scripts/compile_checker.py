@@ -1,11 +1,11 @@
-"""Compile the first checker and the maker of certificates with mypyc: the same code, twice as fast.
+"""Compile the first checker and the maker of certificates with mypyc: the same code, in 0.62 of the CPU.
 
     python scripts/compile_checker.py
 
 Needs mypy, setuptools, a C compiler and Python's headers (``pip install mypy setuptools``, Debian's ``python3-dev``);
 takes a minute. Without them the sources are interpreted. Compiled modules are taken as long as no source of
 ``smt_verifier/checker`` or ``smt_verifier/certificate`` changes. ``VERILOCC_COMPILED_CHECKER=`` (empty) leaves them
-out.
+out. Exit code 1: all that is needed is there, and the build failed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,17 @@ setup(name="checker", packages=[], py_modules=[], script_args=arguments, ext_mod
 """
 
 
+def missing() -> list[str]:
+    """What is needed and not there."""
+    there = {
+        "mypy": importlib.util.find_spec("mypyc") is not None,
+        "setuptools": importlib.util.find_spec("setuptools") is not None,
+        "a C compiler": bool(shutil.which("cc") or shutil.which("gcc")),
+        "Python's headers": Path(sysconfig.get_path("include"), "Python.h").exists(),
+    }
+    return [what for what, is_there in there.items() if not is_there]
+
+
 def build() -> Path | None:
     """The directory of the compiled modules, made if there is none for these sources; None where it cannot be made."""
     os.environ["VERILOCC_COMPILED_CHECKER"] = ""
@@ -46,8 +57,7 @@ def build() -> Path | None:
     place = compiled_modules()
     if place.is_dir():
         return place
-    headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    if not headers or not (shutil.which("cc") or shutil.which("gcc")) or not _has("mypyc") or not _has("setuptools"):
+    if missing():
         return None
     modules = [
         str(source.relative_to(REPOSITORY))
@@ -70,9 +80,7 @@ def build() -> Path | None:
     return place
 
 
-def _has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
 if __name__ == "__main__":
-    print(build() or "no mypy, C compiler or headers, or the build failed: the sources are interpreted")
+    place = build()
+    print(place or f"the sources are interpreted: {', '.join(missing()) or 'the build failed'}")
+    sys.exit(place is None and not missing())

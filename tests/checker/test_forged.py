@@ -307,15 +307,7 @@ TAKEN = Pair(
     S_NOP 0, implicit %0, implicit %1""",
     "steps 1- 1+ 3= 1+ 3=", left=("vgpr_32", "vgpr_32"),
 )  # fmt: skip
-AHEAD = Pair(
-    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
-    TAKEN.before.replace("    $exec =", "bb.1:\n    $exec ="),
-    TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", MOVED := """bb.1:
-    liveins: $vgpr0, $sgpr8_sgpr9
-    %0:vgpr_32 = COPY $vgpr0
-    $exec"""),
-    """steps 1- 1+ 3=
-block 1
+WAITING = """\
 entry
 class 0 T on
 class 1 T off
@@ -330,7 +322,18 @@ h %1.0 $8208 1
 h %1.2 $8210 1
 h $12292 $12292 2
 in 0 1 3
-h %0.0 $0 1
+"""
+"""Claims of the masks where threads wait for ``%1``, in ``$sgpr8_sgpr9``; the claims of the classes follow."""
+AHEAD = Pair(
+    ("vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $sgpr10_sgpr11",
+    TAKEN.before.replace("    $exec =", "bb.1:\n    $exec ="),
+    TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", MOVED := """bb.1:
+    liveins: $vgpr0, $sgpr8_sgpr9
+    %0:vgpr_32 = COPY $vgpr0
+    $exec"""),
+    f"""steps 1- 1+ 3=
+block 1
+{WAITING}h %0.0 $0 1
 h %0.0 %0.0 1
 h %2.0 %1.0 1
 steps 1+ 3=""",
@@ -376,21 +379,7 @@ block 2
 ENTRY
 steps 3=""".replace(
         "ENTRY",
-        """entry
-class 0 T on
-class 1 T off
-class 2 O off
-class 3 P on
-mask 0 %1.0 2
-member 0 +0
-member 1 +0
-member 2 -0
-in wave
-h %1.0 $8208 1
-h %1.2 $8210 1
-h $12292 $12292 2
-in 0 1 3
-h %0.0 $4 1""",
+        f"{WAITING}h %0.0 $4 1",
     ),
 )  # fmt: skip
 RESTORED = Pair(
