@@ -87,7 +87,9 @@ class Execution(Effects):
         calls = "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands)
         if calls:
             self._call(a)
-        self._access(b, expands=expands)
+        self._access(a, after=False, expands=expands)
+        self._access(b, after=True, expands=expands)
+        self.state.given_up.clear()
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
@@ -109,6 +111,7 @@ class Execution(Effects):
         opcode = self.both.forms.opcode(a)
         self._check_alone(a, opcode)
         move = self.both.moves[False].read(a, opcode)
+        self._access(a, after=False, expands=False, copies="copy" in opcode.traits)
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
@@ -145,7 +148,9 @@ class Execution(Effects):
         if not plain and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
-        self._access(b, expands=True, copies="copy" in opcode.traits)
+        copies = "copy" in opcode.traits
+        of_scalar = copies and not any(map(self.both.after.is_vector, self._keys(b, _WRITTEN)))
+        self._access(b, after=True, expands=not of_scalar, copies=copies)
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
@@ -386,26 +391,40 @@ class Execution(Effects):
             self.state.scalars.add(unit, (unit,))
         self.state.end_block()
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
-        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
+        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live[True][s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
-        self.state.abandon(p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable)
+        dead = {p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable}
+        self._give_up(p for p in dead if p >= VIRTUAL and not any(p in both.live[False][s] for s in successors))
+        self.state.abandon({p: self.state.accounts[True].lost_in(p) for p in dead})
 
-    def _access(self, b: Instruction, *, expands: bool, copies: bool = False) -> None:
-        """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).
+    def _access(self, i: Instruction, *, after: bool, expands: bool, copies: bool = False) -> None:
+        """A text reads vector places and is about to write some: those that it only writes held nothing for the path
+        (11.3).
 
         Args:
             expands: LLVM may write a dead register where it expands the instruction; a virtual register that is defined
                 may yet become one.
             copies: it is a COPY, which LLVM may delete if nothing reads its target.
         """
-        state, vector = self.state, self.both.after.is_vector
-        state.steps += 1
-        read, written = ({p for p in self._keys(b, of) if vector(p)} for of in (_READ, _WRITTEN))
-        if expands or any(p >= VIRTUAL for p in written):
-            state.dangers[state.epoch] = state.steps
-        state.abandon(p for p in written - read if p >= VIRTUAL or p in self.both.limits.allocatable)
-        state.accessed.update(dict.fromkeys(written, state.steps - copies))
-        state.accessed.update(dict.fromkeys(read, state.steps))
+        state, lanes = self.state, self.both.after if after else self.both.before
+        registers = [o for o in i.operands if o.is_register]
+        read, written = (
+            {k for o in registers if of(o) for k in lanes.keys(o, i) if lanes.is_vector(k)} for of in (_READ, _WRITTEN)
+        )
+        only_written, account = written - read, state.accounts[after]
+        if after:
+            heeded = (p for p in only_written if p >= VIRTUAL or p in self.both.limits.allocatable)
+            state.abandon({p: account.lost_in(p) for p in heeded})
+        else:
+            self._give_up(p for p in only_written if p >= VIRTUAL)
+        danger = expands or any(p >= VIRTUAL for p in written)
+        account.access(read, written, state.epoch, danger=danger, copies=copies)
+
+    def _give_up(self, places: Iterable[int]) -> None:
+        """Nothing on the path reads any more what these virtual registers of P hold (11.3)."""
+        for place in places:
+            if lost := self.state.accounts[False].lost_in(place):
+                self.state.given_up.setdefault(place, set()).update(lost)
 
     def let_die(self) -> None:
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""

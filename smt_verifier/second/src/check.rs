@@ -21,8 +21,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     parts: &'a [BlockPart],
     part: &'a BlockPart,
-    /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
-    live: &'a [Set<Lane>],
+    /// Of each block of P, and of Q, virtual vector registers that are live at its entry (spec 11.3).
+    live: &'a [Vec<Set<Lane>>; 2],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -75,7 +75,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
-    let live = &entry::live_virtual(context);
+    let live = &[context.before, context.after].map(entry::live_virtual);
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -176,13 +176,20 @@ impl<'a> Walk<'a> {
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
-        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.live[*successor].contains(place));
+        let live = |place: &Lane, side: Side| {
+            block.successors.iter().any(|successor| self.live[side as usize][*successor].contains(place))
+        };
         let free = |place: &Lane| match place.of {
             Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
-            _ => place.of == Of::Virtual && place.vector && !virtual_too(place),
+            _ => place.of == Of::Virtual && place.vector && !live(place, Side::Place),
         };
         let held: Set<Lane> = self.state.threads().flat_map(|class| class.part.all_places()).filter(free).collect();
-        held.into_iter().for_each(|place| self.state.abandon(place));
+        for place in held {
+            if !live(&place, Side::Name) {
+                self.state.abandon(place, Side::Name);
+            }
+            self.state.abandon(place, Side::Place);
+        }
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
             let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
@@ -287,6 +294,7 @@ impl<'a> Walk<'a> {
 
     fn before_alone(&mut self, p: &Instruction) -> Done {
         self.may_stand_alone(p)?;
+        self.access(p, Side::Name);
         let moved = moves::read(self.context, self.context.before, p)?;
         let mut defined = p.lanes(Operand::is_def);
         let effect = if let Some(moved) = &moved {
@@ -348,8 +356,11 @@ impl<'a> Walk<'a> {
         self.may_stand_alone(q)?;
         self.state.bury();
         self.waiting_callers(q)?;
-        self.state.note_expanded();
-        self.access(q, q.has("copy"));
+        // A copy of a scalar needs no vector register.
+        if !q.has("copy") || q.lanes(Operand::is_def).iter().any(|place| place.vector) {
+            self.state.note_expanded(Side::Place);
+        }
+        self.access(q, Side::Place);
         if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
             self.repeats += 1;
             self.repeat(of, q)?;
@@ -377,9 +388,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Spec 11.3.
-    fn access(&mut self, q: &Instruction, copies: bool) {
+    fn access(&mut self, i: &Instruction, side: Side) {
         let may_die = |place: Lane| place.of != Of::Unit || self.context.allocatable(place);
-        self.state.access(&q.lanes(Operand::reads), &q.lanes(Operand::is_def), copies, may_die);
+        self.state.access(side, &i.lanes(Operand::reads), &i.lanes(Operand::is_def), i.has("copy"), may_die);
     }
 
     /// Spec 13.6.
@@ -479,9 +490,12 @@ impl<'a> Walk<'a> {
         let effect = Effect::of(context, &mut self.state, p)?;
         self.remember(p, &run);
         if expands {
-            self.state.note_expanded();
+            self.state.note_expanded(Side::Name);
+            self.state.note_expanded(Side::Place);
         }
-        self.access(q, false);
+        self.access(p, Side::Name);
+        self.access(q, Side::Place);
+        self.state.end_gap();
         if p.has("call") {
             self.call(q)?;
         }
