@@ -311,6 +311,9 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
+        kind, _, way = both.forms.opcode(b).value("spill").partition(",")
+        if both.spills_to_registers and kind != "S" and way.endswith(",save"):
+            raise Refused("callee-saved", f"{b.opcode} may write accumulators in threads that wait in the caller")
         for key in self._keys(b, lambda o: o.is_def):
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
