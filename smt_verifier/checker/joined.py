@@ -32,7 +32,11 @@ def check_moves(after: Lanes) -> list[frozenset[int]]:
     ahead = [{place for place, _ in block.successors} for block in blocks]
     before = [[b for b, places in enumerate(ahead) if number in places] for number in range(len(blocks))]
     joined = [
-        [b for b in before[number] if len(ahead[b]) == 1 and (len(before[number]) == 1 or len(of) <= _DUPLICATED)]
+        [
+            b
+            for b in before[number]
+            if len(ahead[b]) == 1 and (len(before[number]) == 1 or (len(of) <= _DUPLICATED and b + 1 != number))
+        ]
         for number, of in enumerate(code)
     ]
     writes: list[frozenset[_Write]] = [frozenset() for _ in blocks]
@@ -75,8 +79,9 @@ def _walk(
                     raise _refused(i, "registers that LLVM may exchange for other threads")
                 if old and copies and (moved, origin, old) in earlier:
                     raise _refused(i, "a copy of what a block that LLVM joins with this one wrote for other threads")
-        if any(old and origin != _NONE and moved in read | written for moved, origin, old in earlier):
-            raise _refused(i, "the target of a move that other threads made in a block that LLVM joins with this one")
+        of_moves = read | written if copies else (written - read) & dead
+        if any(old and origin != _NONE and moved in of_moves for moved, origin, old in earlier):
+            raise _refused(i, "the target of a move for other threads in a block that LLVM joins with this one")
         dead = (dead - read - written) | (written if copies else set())
         earlier, own = ({w for w in of if w[0] not in written} for of in (earlier, own))
         own.update((k, _NONE, False) for k in written if k < VIRTUAL and after.is_vector(k))

@@ -29,8 +29,9 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
     let joined: Vec<Vec<usize>> = (0..blocks.len())
         .map(|number| {
             let before: Vec<usize> = (0..blocks.len()).filter(|from| leads(&blocks[*from], number)).collect();
-            let may = before.len() == 1 || blocks[number].instructions.len() <= DUPLICATED;
-            before.into_iter().filter(|from| may && only(&blocks[*from])).collect()
+            let (alone, small) = (before.len() == 1, blocks[number].instructions.len() <= DUPLICATED);
+            let may = |from: usize| alone || small && from + 1 != number;
+            before.into_iter().filter(|from| may(*from) && only(&blocks[*from])).collect()
         })
         .collect();
     let mut all = vec![Left::default(); blocks.len()];
@@ -72,7 +73,11 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
                 ensure!(!found, "not-followed", i, "it copies what a block that LLVM joins with this one wrote for others");
             }
         }
-        let missed = |(at, origin, old): &Write| *old && origin.is_some() && (read.contains(at) || written.contains(at));
+        let named = |at: &Lane| match written.contains(at) {
+            _ if i.has("copy") => read.contains(at) || written.contains(at),
+            writes => writes && !read.contains(at) && unread.contains(at),
+        };
+        let missed = |(at, origin, old): &Write| *old && origin.is_some() && named(at);
         let fits = !earlier.iter().any(missed);
         ensure!(fits, "not-followed", i, "it names what a move in a block that LLVM joins with this one wrote for others");
         unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
