@@ -553,6 +553,29 @@ block 1
 h %0.0 $6 1
 steps 1+ 3=""",
 )  # fmt: skip
+FORWARDED = Pair(
+    ("vgpr_32", "vgpr_32", "sreg_64"), "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    {NARROW.format("%2:sreg_64")}
+    %0:vgpr_32 = COPY $vgpr1
+  bb.1:
+    liveins: $vgpr4_vgpr5
+    {WIDEN.format("%2")}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, %0, 0, 0, implicit $exec""",
+    f"""{NARROW.format("$sgpr8_sgpr9")}
+    $vgpr0 = COPY $vgpr1
+  bb.1:
+    liveins: $vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9
+    {WIDEN.format("$sgpr8_sgpr9")}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, $vgpr0, 0, 0, implicit $exec""",
+    f"""steps 1- 1= 1- 1+
+block 1
+{WAITING.replace("%1", "%2")}h %0.0 $0 1
+h $8 $8 2
+steps 3=""",
+)  # fmt: skip
+LEFT = "    S_CBRANCH_SCC1 %bb.2, implicit undef $scc\n  bb.1:"
+ELSEWHERE = "\n    S_ENDPGM 0\n  bb.2:"
 RESTORED_BEFORE = replace(
     RESTORED,
     before=RESTORED.before + "\n  bb.1:\n    S_NOP 0",
@@ -634,6 +657,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "the address of a load that is done again": (LOADED_AGAIN, "early-clobber"),
     "moves that LLVM makes an exchange of": (EXCHANGED, "not-followed"),
     "a copy that is deleted where two blocks are joined": (JOINED, "not-followed"),
+    "a copy that other threads miss, forwarded where two blocks are joined": (FORWARDED, "not-followed"),
     "restored by a copy in a block that is joined": (RESTORED_BEFORE, "callee-saved"),
 }  # fmt: skip
 RIGHT = {
@@ -741,6 +765,13 @@ RIGHT = {
     "moves beside each other": replace(
         EXCHANGED,
         after=EXCHANGED.after.replace("$vgpr1 = C", "$vgpr3 = C").replace(", implicit $vgpr1", ", implicit $vgpr3"),
+    ),
+    "a copy that other threads miss, of no block that is joined": replace(
+        FORWARDED,
+        before=FORWARDED.before.replace("  bb.1:", LEFT) + ELSEWHERE,
+        after=FORWARDED.after.replace("  bb.1:", LEFT) + ELSEWHERE + "\n    liveins: $sgpr8_sgpr9",
+        steps=FORWARDED.steps.replace("1- 1+\n", "1- 1+ 1=\n")
+        + "\nblock 2\n" + WAITING.replace("%1", "%2").replace("h $12292 $12292 2\n", "") + "steps 1=",
     ),
     "no copy where two blocks are joined": replace(
         JOINED,
