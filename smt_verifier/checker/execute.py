@@ -387,7 +387,7 @@ class Execution(Effects):
         self.let_die()
         for unit in self.state.given:
             self.state.scalars.add(unit, (unit,))
-        self.state.end_block()
+        self.state.end_block(joined=self.block in both.joined)
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}

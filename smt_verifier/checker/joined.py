@@ -9,24 +9,21 @@ from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import Opcode
-from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
+from smt_verifier.checker.threads import writes_exec
 
 _DUPLICATED = 2
 """Instructions of a block that TailDuplicator.cpp duplicates (-tail-dup-size)."""
 _NONE = -1
-_NARROWED, _WRITTEN = 1, 2
-_Write = tuple[int, int, int]
-"""A register that was written, the one that it was moved from or ``_NONE``, and whether EXEC was narrowed, or written
-otherwise, since (0: neither).
-"""
+_Write = tuple[int, int, bool]
+"""A register that was written, the one that it was moved from or ``_NONE``, and whether EXEC was written since."""
 
 
-def check_moves(after: Lanes) -> list[frozenset[int]]:
+def check_moves(after: Lanes) -> tuple[list[frozenset[int]], frozenset[int]]:
     """No moves that LLVM may exchange, or find in another block, over a write of EXEC (10.11).
 
     Returns:
-        For each block the targets of copies that nothing behind them reads, up to its end (12.3).
+        For each block the targets of copies that nothing behind them reads, up to its end (12.3); and the blocks that
+        are joined with what follows.
 
     Raises:
         Refused: there are some.
@@ -54,7 +51,7 @@ def check_moves(after: Lanes) -> list[frozenset[int]]:
         if left != (writes[number], unread[number]):
             writes[number], unread[number] = left
             pending += [n for n in ahead[number] if number in joined[n]]
-    return unread
+    return unread, frozenset(b for of in joined for b in of)
 
 
 def _is_debug(i: Instruction, after: Lanes) -> bool:
@@ -79,30 +76,20 @@ def _walk(
                     if max(row) < VIRTUAL and all(map(after.is_vector, row))]  # fmt: skip
         for target, source in rows:
             for moved, origin, old in (w for w in earlier | own if w[0] == source):
-                if origin != _NONE and any((origin, target, o) in earlier | own for o in (0, 1, 2) if o or old):
+                if origin != _NONE and any((origin, target, o) in earlier | own for o in (True, not old)):
                     raise _refused(i, "registers that LLVM may exchange for other threads")
                 if old and copies and (moved, origin, old) in earlier:
                     raise _refused(i, "a copy of what a block that LLVM joins with this one wrote for other threads")
-        lost = read | written if copies else (written - read) & dead
-        if any(
-            origin != _NONE and ((old and moved in lost) or (old == _WRITTEN and moved in read))
-            for moved, origin, old in earlier
-        ):
+        of_moves = read | written if copies else (written - read) & dead
+        if any(old and origin != _NONE and moved in of_moves for moved, origin, old in earlier):
             raise _refused(i, "the target of a move for other threads in a block that LLVM joins with this one")
         dead = (dead - read - written) | (written if copies else set())
         earlier, own = ({w for w in of if w[0] not in written} for of in (earlier, own))
-        own.update((k, _NONE, 0) for k in written if k < VIRTUAL and after.is_vector(k))
-        own.update((*row, 0) for row in rows)
+        own.update((k, _NONE, False) for k in written if k < VIRTUAL and after.is_vector(k))
+        own.update((*row, False) for row in rows)
         if opcode is not None and writes_exec(i, opcode):
-            since = _NARROWED if _narrows(i, opcode) else _WRITTEN
-            earlier, own = ({(moved, origin, max(old, since)) for moved, origin, old in of} for of in (earlier, own))
+            earlier, own = ({(moved, origin, True) for moved, origin, _ in of} for of in (earlier, own))
     return frozenset(earlier | own), frozenset(dead)
-
-
-def _narrows(i: Instruction, opcode: Opcode) -> bool:
-    """Whether no thread becomes active by it."""
-    of_exec = len(i.operands) > 1 and i.operands[1].register in EXEC_NAMES
-    return opcode.value("save") == "AND" or (opcode.value("mask") in ("AND", "ANDN2") and of_exec)
 
 
 def _refused(i: Instruction, what: str) -> Refused:

@@ -657,7 +657,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "the address of a load that is done again": (LOADED_AGAIN, "early-clobber"),
     "moves that LLVM makes an exchange of": (EXCHANGED, "not-followed"),
     "a copy that is deleted where two blocks are joined": (JOINED, "not-followed"),
-    "a copy that other threads miss, forwarded where two blocks are joined": (FORWARDED, "not-followed"),
+    "a copy that other threads miss, forwarded where two blocks are joined": (FORWARDED, "relation"),
     "restored by a copy in a block that is joined": (RESTORED_BEFORE, "callee-saved"),
 }  # fmt: skip
 RIGHT = {

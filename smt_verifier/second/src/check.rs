@@ -151,12 +151,16 @@ fn keeps_promises(context: &Context<'_>) -> Done {
 /// function, for a further stack object; what keeps EXEC, for lanes that scalars are still to be spilled to.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
+    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
+    let pointer = registers_in(q, "stackPtrOffsetReg");
+    let pointer: Set<u32> =
+        pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
     let adds = q.stack.len() > p.stack.len() && info(p, "isEntryFunction") != "true";
     let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
     for (key, _) in [("frameOffsetReg", adds), ("sgprForEXECCopy", spills)].into_iter().filter(|(_, taken)| *taken) {
         let names = registers_in(q, key);
         let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
-        let free = units.all(|unit| !context.touched_after.contains(unit));
+        let free = units.all(|unit| pointer.contains(unit) || !context.touched_after.contains(unit));
         ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
     }
     Ok(())
@@ -191,7 +195,7 @@ impl<'a> Walk<'a> {
     fn edges(&mut self, block: &Block) -> Done {
         let tested = tested(block, self.block);
         self.state.bury();
-        self.state.end_copies();
+        self.state.end_copies(self.left[self.block].joined);
         self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =

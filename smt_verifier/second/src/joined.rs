@@ -7,8 +7,8 @@ use crate::model::{ensure, Block, Done, Function, Operand};
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size).
 const DUPLICATED: usize = 2;
 
-/// A register that was written, by a move from where, and whether EXEC was narrowed (1), or written otherwise (2), since.
-type Write = (Lane, Option<Lane>, u8);
+/// A register that was written, by a move from where, and whether EXEC was written since.
+type Write = (Lane, Option<Lane>, bool);
 
 /// What is known behind a block of Q.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Left {
     writes: Set<Write>,
     /// Targets of copies that nothing behind them reads.
     pub unread: Set<Lane>,
+    /// LLVM joins it with what follows.
+    pub joined: bool,
 }
 
 /// No moves that LLVM may exchange, or find in another block, over a write of EXEC.
@@ -34,12 +36,14 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
             before.into_iter().filter(|from| may(*from) && only(&blocks[*from])).collect()
         })
         .collect();
-    let mut all = vec![Left::default(); blocks.len()];
+    let follows = |number: usize| joined.iter().any(|from| from.contains(&number));
+    let mut all: Vec<Left> =
+        (0..blocks.len()).map(|number| Left { joined: follows(number), ..Left::default() }).collect();
     let mut changed = true;
     while changed {
         changed = false;
         for (number, block) in blocks.iter().enumerate() {
-            let mut reached = Left::default();
+            let mut reached = Left { joined: all[number].joined, ..Left::default() };
             for from in &joined[number] {
                 reached.writes.extend(all[*from].writes.iter().copied());
                 reached.unread.extend(all[*from].unread.iter().copied());
@@ -53,7 +57,7 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
 }
 
 fn behind(block: &Block, reached: Left) -> Done<Left> {
-    let (mut earlier, mut unread) = (reached.writes, reached.unread);
+    let (mut earlier, mut unread, joined) = (reached.writes, reached.unread, reached.joined);
     let mut own: Set<Write> = Set::default();
     for i in &block.instructions {
         let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
@@ -66,10 +70,10 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
         let rows = || rows.iter().filter(|(to, from)| vector(to) && vector(from)).copied();
         for (to, from) in rows() {
             for (at, origin, old) in earlier.iter().chain(&own).copied().filter(|(at, ..)| *at == from) {
-                let back = |old: u8| earlier.contains(&(origin.unwrap_or(at), Some(to), old)) || own.contains(&(origin.unwrap_or(at), Some(to), old));
-                let exchanged = origin.is_some() && (back(1) || back(2) || old > 0 && back(0));
+                let back = |old| earlier.contains(&(origin.unwrap_or(at), Some(to), old)) || own.contains(&(origin.unwrap_or(at), Some(to), old));
+                let exchanged = origin.is_some() && (back(true) || old && back(false));
                 ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
-                let found = old > 0 && i.has("copy") && earlier.contains(&(at, origin, old));
+                let found = old && i.has("copy") && earlier.contains(&(at, origin, old));
                 ensure!(!found, "not-followed", i, "it copies what a block that LLVM joins with this one wrote for others");
             }
         }
@@ -77,8 +81,7 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
             _ if i.has("copy") => read.contains(at) || written.contains(at),
             writes => writes && !read.contains(at) && unread.contains(at),
         };
-        let missed =
-            |(at, origin, old): &Write| origin.is_some() && (*old > 0 && named(at) || *old == 2 && read.contains(at));
+        let missed = |(at, origin, old): &Write| *old && origin.is_some() && named(at);
         let fits = !earlier.iter().any(missed);
         ensure!(fits, "not-followed", i, "it names what a move in a block that LLVM joins with this one wrote for others");
         unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
@@ -86,19 +89,15 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
         for writes in [&mut earlier, &mut own] {
             writes.retain(|(at, ..)| !written.contains(at));
         }
-        own.extend(written.iter().copied().filter(vector).map(|lane| (lane, None, 0)));
-        own.extend(rows().map(|(to, from)| (to, Some(from), 0)));
+        own.extend(written.iter().copied().filter(vector).map(|lane| (lane, None, false)));
+        own.extend(rows().map(|(to, from)| (to, Some(from), false)));
         let ordered = |o: &Operand| i.has("copy") && o.is(crate::model::IMPLICIT);
         if i.defined().any(|o| o.lanes.iter().any(|lane| lane.is_exec()) && !ordered(o)) {
-            // No thread becomes active by what narrows it.
-            let of_exec = i.operands.get(1).is_some_and(|o| o.lanes.iter().any(|lane| lane.is_exec()));
-            let narrows = i.value("save") == "AND" || of_exec && matches!(i.value("mask"), "AND" | "ANDN2");
-            let since = if narrows { 1 } else { 2 };
             for writes in [&mut earlier, &mut own] {
-                *writes = writes.drain().map(|(at, origin, old)| (at, origin, old.max(since))).collect();
+                *writes = writes.drain().map(|(at, origin, _)| (at, origin, true)).collect();
             }
         }
     }
     earlier.extend(own);
-    Ok(Left { writes: earlier, unread })
+    Ok(Left { writes: earlier, unread, joined })
 }
