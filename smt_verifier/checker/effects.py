@@ -52,6 +52,9 @@ class Both:
         existing: lanes, without those of ``originals``, that are known to be of P, and of Q.
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
         live: for each block, the lanes of virtual vector registers that P, and Q, reads before it writes them (11.3).
+        unread: for each block, targets of copies of Q that nothing behind reads, up to its end (12.3).
+        joined: blocks that LLVM joins with what follows (10.11).
+        spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
     """
 
     before: Lanes
@@ -69,6 +72,9 @@ class Both:
     frames: tuple[frozenset[int], frozenset[int]]
     scalars_before: frozenset[int]
     live: tuple[list[set[int]], list[set[int]]]
+    unread: list[frozenset[int]]
+    joined: frozenset[int]
+    spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 

@@ -316,6 +316,9 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
+        kind, _, way = both.forms.opcode(b).value("spill").partition(",")
+        if both.spills_to_registers and kind != "S" and way.endswith(",save"):
+            raise Refused("callee-saved", f"{b.opcode} may write accumulators in threads that wait in the caller")
         for key in self._keys(b, lambda o: o.is_def):
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
@@ -389,7 +392,7 @@ class Execution(Effects):
         self.let_die()
         for unit in self.state.given:
             self.state.scalars.add(unit, (unit,))
-        self.state.end_block()
+        self.state.end_block(joined=self.block in both.joined)
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live[True][s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}

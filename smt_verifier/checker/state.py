@@ -372,11 +372,17 @@ class State:
                     is_lost = any(cls.was_active[epoch] for epoch in others)
                     cls.part.write(place, NONE if is_lost else cls.part.holds.get(place, NONE) & {place})
 
-    def end_block(self) -> None:
-        """Copies are propagated no further: what the targets hold themselves is read from now on."""
+    def end_block(self, *, joined: bool) -> None:
+        """Copies are propagated no further: what the targets hold themselves is read from now on. Where LLVM joins the
+        block with the next one, they may be: what a class missed holds no more than what may be read for it (10.11).
+        """
+        for cls in self.classes if joined else ():
+            for target in cls.missed & self.copies.keys():
+                cls.part.write(target, self.held(target, True, cls))
         for target in self.narrowed:
             for cls in self.classes:
-                cls.part.write(target, self.held_behind(target, cls))
+                if not joined:
+                    cls.part.write(target, self.held_behind(target, cls))
                 cls.part.write(_behind(target), NONE)
         self.narrowed.clear()
 

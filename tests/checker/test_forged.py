@@ -422,6 +422,193 @@ DERIVED = Pair(
     "steps 1- 1= 1+ 3=", "gfx1100",
 )  # fmt: skip
 
+BLOCK = "$" + "_".join(f"vgpr{n}" for n in range(40, 72))
+KEPT_OF_A_BLOCK = Pair(
+    ("vgpr_32",), "$vgpr0, $m0",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    $vgpr41 = COPY %0
+    {BLOCK} = SCRATCH_LOAD_BLOCK_SADDR $sgpr32, 0, 0, implicit $exec, implicit $flat_scr, implicit $m0
+    S_NOP 0, implicit $vgpr41""",
+    f"""{BLOCK} = SCRATCH_LOAD_BLOCK_SADDR $sgpr32, 0, 0, implicit $exec, implicit $flat_scr, implicit $m0
+    S_NOP 0, implicit $vgpr41""",
+    "steps 2- 3=", "gfx1250",
+)  # fmt: skip
+ROUNDED = Pair(
+    ("vgpr_32",), "$vgpr0, $vgpr1",
+    """%0:vgpr_32 = nofpexcept V_CVT_PK_F16_F32_e64 0, $vgpr0, 0, $vgpr1, 0, 0, implicit $exec
+    S_ROUND_MODE 1, implicit-def $mode, implicit $mode
+    S_NOP 0, implicit %0""",
+    """S_ROUND_MODE 1, implicit-def $mode, implicit $mode
+    $vgpr2 = nofpexcept V_CVT_PK_F16_F32_e64 0, $vgpr0, 0, $vgpr1, 0, 0, implicit $exec
+    S_NOP 0, implicit $vgpr2""",
+    "steps 1- 1= 1+ 2=\nrepeat 1 0 0", "gfx950",
+)  # fmt: skip
+CHAINED = Pair(
+    ("vgpr_32", "sreg_32"), "$vgpr8, $vgpr9, $sgpr12, $sgpr0, $sgpr4_sgpr5",
+    f"$vgpr8 = COPY $vgpr9\n{NARROW_32.format('%1:sreg_32')}\nS_NOP 0",
+    f"{NARROW_32.format('$sgpr13')}\nS_NOP 0\n$vgpr8 = COPY $vgpr9",
+    "steps 1- 2= 1+ 1=", "gfx1100",
+    ends="SI_CS_CHAIN_TC_W32 killed $sgpr4_sgpr5, 0, 0, -1, csr_amdgpu_cs_chainpreserve, implicit $sgpr0, "
+    "implicit $vgpr8",
+)  # fmt: skip
+SAVED_SCALAR = "%stack.1, implicit $exec, implicit $sgpr32 :: ({} (s32) {} %stack.1, addrspace 5)"
+REALIGNED = Pair(
+    ("sreg_32",), "$vgpr0, $sgpr34, $sgpr30_sgpr31",
+    """%0:sreg_32 = S_MOV_B32 7
+    SCRATCH_STORE_DWORD_SADDR $vgpr0, %stack.0, 0, 0, implicit $exec, implicit $flat_scr
+    S_NOP 0, implicit %0""",
+    f"""SI_SPILL_S32_SAVE $sgpr34, {SAVED_SCALAR.format("store", "into")}
+    $sgpr34 = S_MOV_B32 7
+    SCRATCH_STORE_DWORD_SADDR $vgpr0, %stack.0, 0, 0, implicit $exec, implicit $flat_scr
+    S_NOP 0, implicit $sgpr34
+    $sgpr34 = SI_SPILL_S32_RESTORE {SAVED_SCALAR.format("load", "from")}""",
+    "steps 1+ 3= 1+ 1=", ends="SI_RETURN", stack=(_object(0), _object(0) + _object(1, kind="spill-slot")),
+    info="  hasSpilledSGPRs: true\n  frameOffsetReg: '$sgpr33'\n",
+)  # fmt: skip
+ALIGNED_MORE = (_object(0).replace("alignment: 4", "alignment: 64"),) * 2
+ALIGNED_MORE = (ALIGNED_MORE[0], ALIGNED_MORE[1] + _object(1, kind="spill-slot"))
+FIXED = "\nfixedStack:\n  - {{ id: 0, type: default, offset: 0, size: 4, alignment: {}, stack-id: default }}"
+FIXED_16, FIXED_64 = (tuple(row + FIXED.format(n) for row in REALIGNED.stack) for n in (16, 64))
+IN_ACCUMULATORS = Pair(
+    ("vgpr_32", "sreg_64"), "$vgpr40, $sgpr30_sgpr31",
+    """%0:vgpr_32 = COPY $vgpr40
+    S_NOP 0, implicit %0""",
+    f"""SI_SPILL_WWM_V32_SAVE $vgpr40, {SLOT.format("store", "into")}
+    S_NOP 0, implicit $vgpr40""",
+    "steps 1- 1+ 2=", ends="SI_RETURN", stack=("", _object(0, kind="spill-slot")),
+    info="  hasSpilledVGPRs: true\n  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
+)  # fmt: skip
+KEEPS_EXEC = Pair(
+    ("vgpr_32",), "$vgpr0",
+    """%0:vgpr_32 = COPY $vgpr0
+    $sgpr100 = S_MOV_B32 7
+    S_NOP 0, implicit $sgpr100, implicit %0""",
+    """$vgpr1 = COPY $vgpr0
+    $sgpr100 = S_MOV_B32 7
+    $vgpr2 = WWM_COPY $vgpr1, implicit $exec
+    S_NOP 0, implicit $sgpr100, implicit $vgpr2""",
+    "steps 1- 1+ 1= 1+ 2=", info="  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
+)  # fmt: skip
+TO_LANES = Pair(
+    ("sreg_32", "vgpr_32"), "$sgpr4, $vgpr0",
+    """%0:sreg_32 = COPY $sgpr4
+    %1:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    $sgpr100 = S_MOV_B32 7
+    S_NOP 0, implicit $sgpr100, implicit %0, implicit %1""",
+    f"""SI_SPILL_S32_SAVE $sgpr4, {SAVED_SCALAR.format("store", "into").replace("stack.1", "stack.0")}
+    %0:vgpr_32 = V_MOV_B32_e32 1, implicit $exec
+    $sgpr100 = S_MOV_B32 7
+    $sgpr5 = SI_SPILL_S32_RESTORE {SAVED_SCALAR.format("load", "from").replace("stack.1", "stack.0")}
+    S_NOP 0, implicit $sgpr100, implicit $sgpr5, implicit %0""",
+    "steps 1- 1+ 2= 1+ 2=", stack=("", _object(0, kind="spill-slot")), left=("vgpr_32",),
+    info="  hasSpilledSGPRs: true\n  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
+)  # fmt: skip
+OF_THE_FRAME = Pair(
+    ("vgpr_32",), "$vgpr0, $sgpr33, $sgpr30_sgpr31",
+    """%0:vgpr_32 = COPY $vgpr0
+    S_NOP 0, implicit $sgpr33
+    S_NOP 0, implicit %0""",
+    f"""SI_SPILL_V32_SAVE $vgpr0, {SLOT.format("store", "into")}
+    S_NOP 0, implicit $sgpr33
+    $vgpr1 = SI_SPILL_V32_RESTORE {SLOT.format("load", "from")}
+    S_NOP 0, implicit $vgpr1""",
+    "steps 1- 1+ 1= 1+ 2=", "gfx1100", ends="SI_RETURN", stack=("", _object(0, kind="spill-slot")),
+    info="  hasSpilledVGPRs: true\n  frameOffsetReg: '$sgpr33'\n",
+)  # fmt: skip
+EIGHT = "$" + "_".join(f"sgpr{n}" for n in range(8, 16))
+LOADED_AGAIN = Pair(
+    ("sreg_64_xexec", "sgpr_256"), "$sgpr4_sgpr5",
+    """%0:sreg_64_xexec = COPY $sgpr4_sgpr5
+    %1:sgpr_256 = S_LOAD_DWORDX8_IMM %0, 0, 0 :: (load (s256) from %ir.p, align 4, addrspace 4)
+    S_NOP 0, implicit %1""",
+    f"""$sgpr8_sgpr9 = COPY $sgpr4_sgpr5
+    {EIGHT} = S_LOAD_DWORDX8_IMM $sgpr8_sgpr9, 0, 0 :: (load (s256) from %ir.p, align 4, addrspace 4)
+    S_NOP 0, implicit {EIGHT}""",
+    "steps 1- 1+ 3=",
+)  # fmt: skip
+MOV = "{} = V_MOV_B32_e32 {}, implicit $exec"
+EXCHANGED = Pair(
+    ("vgpr_32", "vgpr_32", "sreg_64", "vgpr_32"), "$vgpr0, $vgpr1, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    %3:vgpr_32 = COPY $vgpr0
+    %1:vgpr_32 = COPY $vgpr1
+    {NARROW.format("%2:sreg_64")}
+    {MOV.format("%3:vgpr_32", "%1")}
+    {WIDEN.format("%2")}
+    S_NOP 0, implicit %3, implicit %0""",
+    f"""$vgpr2 = COPY $vgpr0
+    {NARROW.format("$sgpr8_sgpr9")}
+    {MOV.format("$vgpr0", "$vgpr1")}
+    {WIDEN.format("$sgpr8_sgpr9")}
+    $vgpr1 = COPY $vgpr2
+    S_NOP 0, implicit $vgpr0, implicit $vgpr1""",
+    "steps 3- 1+ 3= 1+ 2=",
+)  # fmt: skip
+JOINED = replace(
+    DELETED,
+    before=f"""%0:vgpr_32 = COPY $vgpr0
+    {NARROW.format("%1:sreg_64")}
+  bb.1:
+    {WIDEN.format("%1")}
+    S_NOP 0, implicit %0""",
+    after=f"""renamable $vgpr3 = COPY $vgpr0
+    renamable $vgpr2 = COPY $vgpr0
+    {NARROW.format("$sgpr8_sgpr9")}
+  bb.1:
+    liveins: $vgpr0, $vgpr2, $vgpr3, $sgpr8_sgpr9
+    renamable $vgpr2 = COPY renamable $vgpr3
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit $vgpr2""",
+    steps=f"""steps 1- 2+ 1=
+block 1
+{WAITING}h %0.0 $4 1
+h %0.0 $6 1
+steps 1+ 3=""",
+)  # fmt: skip
+FORWARDED = Pair(
+    ("vgpr_32", "vgpr_32", "sreg_64"), "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11",
+    f"""%0:vgpr_32 = COPY $vgpr0
+    {NARROW.format("%2:sreg_64")}
+    %0:vgpr_32 = COPY $vgpr1
+  bb.1:
+    liveins: $vgpr4_vgpr5
+    {WIDEN.format("%2")}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, %0, 0, 0, implicit $exec""",
+    f"""{NARROW.format("$sgpr8_sgpr9")}
+    $vgpr0 = COPY $vgpr1
+  bb.1:
+    liveins: $vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9
+    {WIDEN.format("$sgpr8_sgpr9")}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, $vgpr0, 0, 0, implicit $exec""",
+    f"""steps 1- 1= 1- 1+
+block 1
+{WAITING.replace("%1", "%2")}h %0.0 $0 1
+h $8 $8 2
+steps 3=""",
+)  # fmt: skip
+LEFT = "    S_CBRANCH_SCC1 %bb.2, implicit undef $scc\n  bb.1:"
+ELSEWHERE = "\n    S_ENDPGM 0\n  bb.2:"
+RESTORED_BEFORE = replace(
+    RESTORED,
+    before=RESTORED.before + "\n  bb.1:\n    S_NOP 0",
+    after=RESTORED.after + "\n  bb.1:\n    liveins: $sgpr48\n    S_NOP 0",
+    steps="""steps 1+ 2= 1+
+block 1
+entry
+class 0 T on
+class 1 O off
+class 2 P on
+in wave
+h ^8252 $8252 2
+h ^8260 $8260 6
+h ^8288 $8288 8
+h ^8320 $8320 8
+h ^8352 $8352 8
+h ^8384 $8384 10
+in 0 1 2
+steps 2=""",
+)  # fmt: skip
+
 WRONG: dict[str, tuple[Pair, str]] = {
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
     "indexed from a copy of the first": (INDEXED, "operands"),
@@ -469,6 +656,22 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "restored by a copy that is deleted": (RESTORED, "callee-saved"),
     "assembly that reads other threads": (SAMPLED, "inactive-lanes"),
     "a level of detail from other threads": (DERIVED, "value"),
+    "what a block of registers keeps": (KEPT_OF_A_BLOCK, ""),
+    "rounded in another way": (ROUNDED, ""),
+    "a function that reads what waiting threads hold": (CHAINED, ""),
+    "the base pointer by the alignment of a fixed object": (replace(REALIGNED, stack=FIXED_64), "reserved-register"),
+    "the base pointer of a chain function by its header alone": (
+        replace(REALIGNED, stack=ALIGNED_MORE, info=REALIGNED.info + "  isChainFunction: true\n"), "reserved-register",
+    ),
+    "a slot in accumulators, whose threads wait in the caller": (IN_ACCUMULATORS, "callee-saved"),
+    "what keeps EXEC in a whole-wave move": (KEEPS_EXEC, "value"),
+    "what keeps EXEC, where scalars go to lanes": (TO_LANES, "reserved-register"),
+    "the frame pointer, which a slot makes one": (OF_THE_FRAME, "reserved-register"),
+    "the address of a load that is done again": (LOADED_AGAIN, "early-clobber"),
+    "moves that LLVM makes an exchange of": (EXCHANGED, "not-followed"),
+    "a copy that is deleted where two blocks are joined": (JOINED, "not-followed"),
+    "a copy that other threads miss, forwarded where two blocks are joined": (FORWARDED, "relation"),
+    "restored by a copy in a block that is joined": (RESTORED_BEFORE, "callee-saved"),
 }  # fmt: skip
 RIGHT = {
     "one scalar in one register": replace(
@@ -544,6 +747,66 @@ RIGHT = {
         DERIVED,
         after=f"$vgpr1 = COPY $vgpr0\n{DERIVED.after.replace('$vgpr1 = COPY $vgpr0' + chr(10), '')}",
         steps="steps 1- 1+ 4=",
+    ),
+    "what nothing rounds": replace(
+        ROUNDED,
+        before=ROUNDED.before.replace("PK_F16_F32_e64 0, $vgpr0, 0, $vgpr1, 0, 0", "OFF_F32_I4_e32 $vgpr0"),
+        after=ROUNDED.after.replace("PK_F16_F32_e64 0, $vgpr0, 0, $vgpr1, 0, 0", "OFF_F32_I4_e32 $vgpr0"),
+    ),
+    "no base pointer for a fixed object": replace(REALIGNED, stack=FIXED_16),
+    "a slot in memory, whose threads wait in the caller": replace(
+        IN_ACCUMULATORS, cpu="gfx1100", info=IN_ACCUMULATORS.info.replace("_sgpr101", ""),
+    ),
+    "a register beside what keeps EXEC": replace(
+        KEEPS_EXEC, before=KEEPS_EXEC.before.replace("sgpr100", "sgpr99"),
+        after=KEEPS_EXEC.after.replace("sgpr100", "sgpr99"),
+    ),
+    "a register beside what keeps EXEC, where scalars go to lanes": replace(
+        TO_LANES, before=TO_LANES.before.replace("sgpr100", "sgpr99"),
+        after=TO_LANES.after.replace("sgpr100", "sgpr99"),
+    ),
+    "a register beside the frame pointer": replace(
+        OF_THE_FRAME, liveins="$vgpr0, $sgpr4, $sgpr30_sgpr31", before=OF_THE_FRAME.before.replace("sgpr33", "sgpr4"),
+        after=OF_THE_FRAME.after.replace("sgpr33", "sgpr4"),
+    ),
+    "the address of a load that is aligned": replace(
+        LOADED_AGAIN, before=LOADED_AGAIN.before.replace(", align 4", ""),
+        after=LOADED_AGAIN.after.replace(", align 4", ""),
+    ),
+    "the address of a load that is never done again": replace(
+        LOADED_AGAIN, attributes='"target-features"="-xnack" ',
+    ),
+    "moves beside each other": replace(
+        EXCHANGED,
+        after=EXCHANGED.after.replace("$vgpr1 = C", "$vgpr3 = C").replace(", implicit $vgpr1", ", implicit $vgpr3"),
+    ),
+    "a copy that other threads miss, of no block that is joined": replace(
+        FORWARDED,
+        before=FORWARDED.before.replace("  bb.1:", LEFT) + ELSEWHERE,
+        after=FORWARDED.after.replace("  bb.1:", LEFT) + ELSEWHERE + "\n    liveins: $sgpr8_sgpr9",
+        steps=FORWARDED.steps.replace("1- 1+\n", "1- 1+ 1=\n")
+        + "\nblock 2\n" + WAITING.replace("%1", "%2").replace("h $12292 $12292 2\n", "") + "steps 1=",
+    ),
+    "no copy where two blocks are joined": replace(
+        JOINED,
+        after=f"""{NARROW.format("$sgpr8_sgpr9")}
+  bb.1:
+    liveins: $vgpr0, $sgpr8_sgpr9
+    {WIDEN.format("$sgpr8_sgpr9")}
+    S_NOP 0, implicit $vgpr0""",
+        steps=JOINED.steps.replace("1- 2+ 1=", "1- 1=").replace("$4 1\nh %0.0 $6 1\nsteps 1+ 3=", "$0 1\nsteps 3="),
+    ),
+    "restored by a reload in a block that is joined": replace(
+        RESTORED_BEFORE,
+        after=RESTORED_BEFORE.after.replace(
+            "renamable $sgpr5 = COPY renamable $sgpr48",
+            f"SI_SPILL_S32_SAVE $sgpr48, {SAVED_SCALAR.format('store', 'into')}",
+        ).replace(
+            "renamable $sgpr48 = COPY killed renamable $sgpr5",
+            f"$sgpr48 = SI_SPILL_S32_RESTORE {SAVED_SCALAR.format('load', 'from')}",
+        ),
+        stack=(_object(0), _object(0) + _object(1, kind="spill-slot")),
+        info=RESTORED.info + "  hasSpilledSGPRs: true\n",
     ),
     "cells in a slot": replace(
         CELLS,
