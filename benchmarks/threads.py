@@ -2,9 +2,10 @@
 
     python benchmarks/threads.py --ir DIR
 
-``--ir`` has LLVM IR of the kernels, as Triton 3.9.0 makes it (its cache keeps it), named as in ``THREADS``. They are those
-of ROCm/aiter and of triton_kernels in August 2026 (MIT licences); nothing of them is part of this project. The LLVM in
-Triton compiles them. Kernels of Triton do not say in their IR how much LDS a work-group gets, so that stands here too.
+``--ir`` has LLVM IR of the kernels, as Triton 3.9.0 makes it (its cache keeps it), named as in ``THREADS``. They are
+those of ROCm/aiter and of triton_kernels in August 2026 (MIT licences); nothing of them is part of this project. The
+LLVM in Triton compiles them. Kernels of Triton do not say in their IR how much LDS a work-group gets, so that stands
+here too.
 
 Where both codes are launched alike, their loops run equally often and both must do the same work. Where a work-group of
 one does more, the modelled time is that of the launch: waves for the same work times cycles, each with the same counts.
