@@ -105,6 +105,13 @@ class Effects:
         """A place of Q holds nothing any more; a vector one in these classes."""
         self._spoil(place, self.both.is_vector(place, after=True), classes)
 
+    def expire(self, place: Key, classes: Sequence[ThreadClass]) -> None:
+        """A place of Q was read for the last time; a vector one in these classes (11)."""
+        vector = self.both.is_vector(place, after=True)
+        if vector:
+            self._spoil_cells(place)
+        self.state.expire(place, vector, classes)
+
     def _spoil(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         if vector:
             self._spoil_cells(place)

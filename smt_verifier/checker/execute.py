@@ -368,7 +368,7 @@ class Execution(Effects):
         for key in marked.killed | dead:
             if key >= VIRTUAL or key < self._specials or key in self.both.limits.allocatable or key in self._scc:
                 dies = key not in dead and self.both.is_vector(key, after=True)
-                self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
+                self.expire(key, [c for c in running if c.kind == "P"] if dies else running)
                 if dies:
                     self.state.dying.add(key)
 
@@ -417,7 +417,7 @@ class Execution(Effects):
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""
         running = self.state.running()
         for key in sorted(self.state.dying):
-            self.spoil(key, running)
+            self.expire(key, running)
         self.state.dying.clear()
 
     def _call(self, a: Instruction) -> None:

@@ -29,16 +29,32 @@ def check_moves(after: Lanes) -> tuple[list[frozenset[int]], frozenset[int]]:
         Refused: there are some.
     """
     blocks = after.function.blocks
-    code = [[i for i in block.instructions if not _is_debug(i, after)] for block in blocks]
+    code = [after.code(number) for number in range(len(blocks))]
     ahead = [{place for place, _ in block.successors} for block in blocks]
-    before = [[b for b, places in enumerate(ahead) if number in places] for number in range(len(blocks))]
+    before: list[list[int]] = [[] for _ in blocks]
+    for number, places in enumerate(ahead):
+        for place in places:
+            before[place].append(number)
+
+    def _is_duplicated(number: int) -> bool:
+        """With what LLVM joins to it first: a block that alone follows it and nothing else."""
+        size, seen = 0, set[int]()
+        while number not in seen and size <= _DUPLICATED:
+            seen.add(number)
+            size += sum(not _is_left_out(i, after) for i in code[number])
+            if len(ahead[number]) != 1 or len(before[next(iter(ahead[number]))]) != 1:
+                break
+            size -= code[number][-1:] != [] and "barrier" in _traits(code[number][-1], after)
+            number = next(iter(ahead[number]))
+        return size <= _DUPLICATED
+
     joined = [
         [
             b
             for b in before[number]
-            if len(ahead[b]) == 1 and (len(before[number]) == 1 or (len(of) <= _DUPLICATED and b + 1 != number))
+            if len(ahead[b]) == 1 and (len(before[number]) == 1 or (b + 1 != number and _is_duplicated(number)))
         ]
-        for number, of in enumerate(code)
+        for number in range(len(blocks))
     ]
     writes: list[frozenset[_Write]] = [frozenset() for _ in blocks]
     unread: list[frozenset[int]] = [frozenset() for _ in blocks]
@@ -54,9 +70,14 @@ def check_moves(after: Lanes) -> tuple[list[frozenset[int]], frozenset[int]]:
     return unread, frozenset(b for of in joined for b in of)
 
 
-def _is_debug(i: Instruction, after: Lanes) -> bool:
+def _traits(i: Instruction, after: Lanes) -> frozenset[str]:
     opcode = after.tables.opcode(i.opcode)
-    return opcode is not None and "debug" in opcode.traits
+    return frozenset(opcode.traits) if opcode is not None else frozenset()
+
+
+def _is_left_out(i: Instruction, after: Lanes) -> bool:
+    """Whether it is gone, or is not counted, where LLVM duplicates blocks."""
+    return not _traits(i, after).isdisjoint({"no-code", "frame-adjust"})
 
 
 def _walk(

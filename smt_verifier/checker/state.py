@@ -282,6 +282,18 @@ class State:
         """A place holds nothing."""
         self.write(place, vector, NONE, classes)
 
+    def expire(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
+        """A place was read for the last time: it holds nothing, and copies of it and into it go on, for nothing has
+        written it (10.6, 11).
+        """
+        if not vector:
+            self.write(place, vector, NONE, classes)
+            return
+        for cls in classes:
+            cls.part.write(place, NONE)
+            if place in self.narrowed:
+                cls.part.write(_behind(place), NONE)
+
     def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
         """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
         copied while the class waits, those that its source holds as well (10.6).

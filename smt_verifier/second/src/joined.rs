@@ -26,14 +26,33 @@ pub struct Left {
 /// `not-followed`: there are some.
 pub fn check(after: &Function) -> Done<Vec<Left>> {
     let blocks = &after.blocks;
-    let leads = |from: &Block, to: usize| from.successors.contains(&to);
     let only = |from: &Block| from.successors.iter().all(|next| Some(next) == from.successors.first());
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
+    for (number, block) in blocks.iter().enumerate() {
+        let next: std::collections::BTreeSet<usize> = block.successors.iter().copied().collect();
+        next.into_iter().for_each(|successor| before[successor].push(number));
+    }
+    // With what LLVM joins to it first: a block that alone follows it and nothing else.
+    let duplicated = |mut number: usize| {
+        let (mut size, mut seen) = (0, Set::default());
+        while size <= DUPLICATED && seen.insert(number) {
+            let block = &blocks[number];
+            size += block.instructions.iter().filter(|i| !i.has("no-code") && !i.has("frame-adjust")).count();
+            match block.successors.first() {
+                Some(next) if only(block) && before[*next].len() == 1 => {
+                    size -= usize::from(block.instructions.last().is_some_and(|i| i.has("barrier")));
+                    number = *next;
+                }
+                _ => break,
+            }
+        }
+        size <= DUPLICATED
+    };
     let joined: Vec<Vec<usize>> = (0..blocks.len())
         .map(|number| {
-            let before: Vec<usize> = (0..blocks.len()).filter(|from| leads(&blocks[*from], number)).collect();
-            let (alone, small) = (before.len() == 1, blocks[number].instructions.len() <= DUPLICATED);
-            let may = |from: usize| alone || small && from + 1 != number;
-            before.into_iter().filter(|from| may(*from) && only(&blocks[*from])).collect()
+            let alone = before[number].len() == 1;
+            let may = |from: &usize| only(&blocks[*from]) && (alone || from + 1 != number && duplicated(number));
+            before[number].iter().copied().filter(may).collect()
         })
         .collect();
     let follows = |number: usize| joined.iter().any(|from| from.contains(&number));
@@ -70,11 +89,19 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
         let rows = || rows.iter().filter(|(to, from)| vector(to) && vector(from)).copied();
         for (to, from) in rows() {
             for (at, origin, old) in earlier.iter().chain(&own).copied().filter(|(at, ..)| *at == from) {
-                let back = |old| earlier.contains(&(origin.unwrap_or(at), Some(to), old)) || own.contains(&(origin.unwrap_or(at), Some(to), old));
+                let back = |old| {
+                    earlier.contains(&(origin.unwrap_or(at), Some(to), old))
+                        || own.contains(&(origin.unwrap_or(at), Some(to), old))
+                };
                 let exchanged = origin.is_some() && (back(true) || old && back(false));
                 ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
                 let found = old && i.has("copy") && earlier.contains(&(at, origin, old));
-                ensure!(!found, "not-followed", i, "it copies what a block that LLVM joins with this one wrote for others");
+                ensure!(
+                    !found,
+                    "not-followed",
+                    i,
+                    "it copies what a block that LLVM joins with this one wrote for others"
+                );
             }
         }
         let named = |at: &Lane| match written.contains(at) {
@@ -83,7 +110,12 @@ fn behind(block: &Block, reached: Left) -> Done<Left> {
         };
         let missed = |(at, origin, old): &Write| *old && origin.is_some() && named(at);
         let fits = !earlier.iter().any(missed);
-        ensure!(fits, "not-followed", i, "it names what a move in a block that LLVM joins with this one wrote for others");
+        ensure!(
+            fits,
+            "not-followed",
+            i,
+            "it names what a move in a block that LLVM joins with this one wrote for others"
+        );
         unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
         unread.extend(written.iter().copied().filter(|_| i.has("copy")));
         for writes in [&mut earlier, &mut own] {
