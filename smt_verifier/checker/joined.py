@@ -14,8 +14,9 @@ from smt_verifier.checker.threads import writes_exec
 _DUPLICATED = 2
 """Instructions of a block that TailDuplicator.cpp duplicates (-tail-dup-size)."""
 _NONE = -1
-_Write = tuple[int, int, bool]
-"""A register that was written, the one that it was moved from or ``_NONE``, and whether EXEC was written since."""
+_Writes = dict[int, frozenset[tuple[int, bool]]]
+"""By registers that were written: the one that it was moved from or ``_NONE``, and whether EXEC was written since."""
+_NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
 def check_moves(after: Lanes) -> tuple[list[frozenset[int]], frozenset[int]]:
@@ -56,14 +57,15 @@ def check_moves(after: Lanes) -> tuple[list[frozenset[int]], frozenset[int]]:
         ]
         for number in range(len(blocks))
     ]
-    writes: list[frozenset[_Write]] = [frozenset() for _ in blocks]
+    writes: list[_Writes] = [{} for _ in blocks]
     unread: list[frozenset[int]] = [frozenset() for _ in blocks]
     pending = list(range(len(blocks)))
     while pending:
         number = pending.pop()
-        reached = (frozenset[_Write]().union(*(writes[b] for b in joined[number])),
-                   frozenset[int]().union(*(unread[b] for b in joined[number])))  # fmt: skip
-        left = _walk(after, code[number], *reached)
+        reached: _Writes = {}
+        for b in joined[number]:
+            _add(reached, writes[b])
+        left = _walk(after, code[number], reached, frozenset[int]().union(*(unread[b] for b in joined[number])))
         if left != (writes[number], unread[number]):
             writes[number], unread[number] = left
             pending += [n for n in ahead[number] if number in joined[n]]
@@ -80,37 +82,50 @@ def _is_left_out(i: Instruction, after: Lanes) -> bool:
     return not _traits(i, after).isdisjoint({"no-code", "frame-adjust"})
 
 
+def _add(to: _Writes, more: _Writes) -> None:
+    for register, rows in more.items():
+        to[register] = to.get(register, _NOTHING) | rows
+
+
 def _walk(
-    after: Lanes, code: list[Instruction], carried: frozenset[_Write], unread: frozenset[int]
-) -> tuple[frozenset[_Write], frozenset[int]]:
-    """Through a block; ``carried``: what the blocks before it leave, ``unread`` too."""
-    earlier, own, dead = set(carried), set[_Write](), set(unread)
+    after: Lanes, code: list[Instruction], earlier: _Writes, unread: frozenset[int]
+) -> tuple[_Writes, frozenset[int]]:
+    """Through a block; ``earlier``: what the blocks before it leave, ``unread`` too."""
+    own: _Writes = {}
+    dead = set(unread)
     for i in code:
         opcode = after.tables.opcode(i.opcode)
         registers = [(o, after.keys(o, i)) for o in i.operands if o.is_register]
         read = {k for o, keys in registers if o.reads for k in keys}
-        written = {k for o, keys in registers if o.is_def for k in keys}
+        written = after.marked(i).defined
         copies = opcode is not None and "copy" in opcode.traits
         rows: list[tuple[int, int]] = []
         if (copies or (opcode is not None and "vector-move" in opcode.traits)) and i.operands[1].is_register:
             rows = [row for row in zip(registers[0][1], registers[1][1], strict=False)
                     if max(row) < VIRTUAL and all(map(after.is_vector, row))]  # fmt: skip
         for target, source in rows:
-            for moved, origin, old in (w for w in earlier | own if w[0] == source):
-                if origin != _NONE and any((origin, target, o) in earlier | own for o in (True, not old)):
+            before = earlier.get(source, _NOTHING)
+            for origin, old in before | own.get(source, _NOTHING):
+                back = earlier.get(origin, _NOTHING) | own.get(origin, _NOTHING)
+                if origin != _NONE and ((target, True) in back or (target, not old) in back):
                     raise _refused(i, "registers that LLVM may exchange for other threads")
-                if old and copies and (moved, origin, old) in earlier:
+                if old and copies and (origin, old) in before:
                     raise _refused(i, "a copy of what a block that LLVM joins with this one wrote for other threads")
-        of_moves = read | written if copies else (written - read) & dead
-        if any(old and origin != _NONE and moved in of_moves for moved, origin, old in earlier):
-            raise _refused(i, "the target of a move for other threads in a block that LLVM joins with this one")
-        dead = (dead - read - written) | (written if copies else set())
-        earlier, own = ({w for w in of if w[0] not in written} for of in (earlier, own))
-        own.update((k, _NONE, False) for k in written if k < VIRTUAL and after.is_vector(k))
-        own.update((*row, False) for row in rows)
+        for register in (read | written if copies else (written - read) & dead) if earlier else ():
+            if any(old and origin != _NONE for origin, old in earlier.get(register, _NOTHING)):
+                raise _refused(i, "the target of a move for other threads in a block that LLVM joins with this one")
+        dead -= read | written
+        if copies:
+            dead |= written
+        for register in written:
+            earlier.pop(register, None)
+        own.update((k, frozenset({(_NONE, False)})) for k in after.marked(i).written if k < VIRTUAL)
+        own.update((target, frozenset({(_NONE, False), (source, False)})) for target, source in rows)
         if opcode is not None and writes_exec(i, opcode):
-            earlier, own = ({(moved, origin, True) for moved, origin, _ in of} for of in (earlier, own))
-    return frozenset(earlier | own), frozenset(dead)
+            for writes in (earlier, own):
+                writes.update((k, frozenset((origin, True) for origin, _ in of)) for k, of in writes.items())
+    _add(earlier, own)
+    return earlier, frozenset(dead)
 
 
 def _refused(i: Instruction, what: str) -> Refused:
