@@ -59,7 +59,7 @@ class _Guess(Execution):
         self.asks = False
         self.both.forms.compared = compared
         self.chosen[self.at] = best
-        for key in self._keys(b, lambda o: o.is_def):
+        for key in self.both.after.marked(b).defined:
             self.spoil(key, self.state.running())
 
     def _is_forgotten(self, place: Place) -> bool:
@@ -94,6 +94,7 @@ def make_certificate(
     joined: bool = False,
     waking_splits: bool = False,
     in_order: bool = False,
+    hasty: bool = False,
 ) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
 
@@ -105,6 +106,8 @@ def make_certificate(
         waking_splits: those are split by the results that decide whom a mask wakes. Then, and unless ``joined``, what
             is read of threads that wait is claimed where it is not live, too.
         in_order: see ``pair_all``.
+        hasty: a block without successors, in which nothing is repeated, is not executed: nobody needs what holds at its
+            end, and what is wrong in it, the checker says.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
@@ -114,7 +117,13 @@ def make_certificate(
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
-    needs = wanted(both, witnesses=witnesses, waiting=waking_splits or not joined)
+    needs = wanted(
+        both,
+        witnesses=witnesses,
+        waiting=waking_splits or not joined,
+        splits=not joined,
+        waking_splits=joined and waking_splits,
+    )
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n] if not joined else needs.waking_splits[n] if waking_splits else set()
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
@@ -128,6 +137,8 @@ def make_certificate(
             if n not in pending:
                 continue
             pending.discard(n)
+            if hasty and not blocks[n].successors and not certificate.blocks[n].repeats:
+                continue
             state = _run(both, n, certificate.blocks[n], choices)
             for s, _ in blocks[n].successors:
                 observed = _observe(both, n, s, state, needs, joined=joined and not witnesses)

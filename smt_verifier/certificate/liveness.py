@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.checker.certificate import Key
-from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both
 from smt_verifier.checker.lanes import Lanes, cell
 from smt_verifier.checker.model import Instruction
@@ -46,16 +45,19 @@ def _operands(instruction: Instruction, lanes: Lanes) -> tuple[set[int], set[int
     return reads, writes
 
 
-def wanted(both: Both, *, witnesses: bool = False, waiting: bool = False) -> Wanted:
+def wanted(
+    both: Both, *, witnesses: bool = False, waiting: bool = False, splits: bool = True, waking_splits: bool = True
+) -> Wanted:
     """By backward data flow over P.
 
     Args:
         witnesses: what EXEC was saved in is wanted too where an instruction follows that needs an active thread.
         waiting: what is read of threads that wait is live from the start: a thread that waits meanwhile has the value
             that it had, whatever others write.
+        splits: whether they are asked for; ``waking_splits`` likewise.
     """
     lanes, blocks = both.before, both.before.function.blocks
-    codes = [code_of(block, lanes.tables) for block in blocks]
+    codes = [lanes.code(number) for number in range(len(blocks))]
     rows = [[_operands(i, lanes) for i in code] for code in codes]
     slots = {
         key for number, _ in both.moves[0].kinds.items() for key in both.before.slot(number, 0, _bits(both, number))
@@ -74,7 +76,8 @@ def wanted(both: Both, *, witnesses: bool = False, waiting: bool = False) -> Wan
             alive = {k for s in successors[n] for k in live[s]}
             after = {k for s in successors[n] for k in later[s]}
             for reads, writes in reversed(rows[n]):
-                alive = (alive - writes) | reads
+                alive -= writes
+                alive |= reads
                 after |= reads
             crossing[n] |= {k for s in successors[n] for k in crossing[s]}
             alive |= slots | crossing[n]
@@ -84,11 +87,12 @@ def wanted(both: Both, *, witnesses: bool = False, waiting: bool = False) -> Wan
     flows = [_flows(code, both) for code in codes]
     masks = _masks(flows, successors, waking=False)
     waking = _masks(flows, successors, waking=True)
-    splits = _splits(both, codes, flows, successors, masks, waking=False)
-    waking_splits = _splits(both, codes, flows, successors, waking, waking=True)
+    none: list[set[int]] = [set() for _ in blocks]
+    of_masks = _splits(both, codes, flows, successors, masks, waking=False) if splits else none
+    of_waking = _splits(both, codes, flows, successors, waking, waking=True) if waking_splits else none
     if witnesses:
         _add_witnesses(both, codes, successors, masks)
-    return Wanted(live, later, masks, waking, splits, waking_splits)
+    return Wanted(live, later, masks, waking, of_masks, of_waking)
 
 
 def _read_of_waiting(both: Both, code: list[Instruction], rows: list[tuple[set[int], set[int]]]) -> set[int]:

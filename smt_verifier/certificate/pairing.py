@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from smt_verifier.certificate.chains import Chains, follow, increasing
 from smt_verifier.certificate.matching import common_subsequence
-from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, Operand
@@ -54,7 +53,7 @@ class _Side:
     """
 
     def __init__(self, block: int, lanes: Lanes, both: Both, *, after: bool) -> None:
-        self.code = code_of(lanes.function.blocks[block], lanes.tables)
+        self.code = lanes.code(block)
         self.at: list[int] = []
         self.keys: dict[int, Hashable] = {}
         self.certain: list[int] = []
@@ -207,7 +206,7 @@ def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple
     """For each instruction of Q that stands alone and is pure: the instructions of P that it may repeat."""
     wanted: dict[tuple[int, int], Hashable] = {}
     for block, steps in enumerate(pairing.steps):
-        code = code_of(both.after.function.blocks[block], both.after.tables)
+        code = both.after.code(block)
         at = 0
         for kind, count in steps:
             for number in range(at, at + count) if kind == "+" else ():
@@ -216,8 +215,8 @@ def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple
                     wanted[block, number] = operation(instruction, both, after=True)
             at += count if kind != "-" else 0
     by_operation: dict[Hashable, list[tuple[int, int]]] = {key: [] for key in wanted.values()}
-    for block, of_block in enumerate(both.before.function.blocks) if wanted else ():
-        for number, instruction in enumerate(code_of(of_block, both.before.tables)):
+    for block in range(len(both.before.function.blocks)) if wanted else ():
+        for number, instruction in enumerate(both.before.code(block)):
             key = operation(instruction, both, after=False)
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):
                 by_operation[key].append((block, number))

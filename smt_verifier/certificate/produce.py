@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from smt_verifier.certificate.infer import make_certificate
 from smt_verifier.certificate.pairing import operation
 from smt_verifier.checker.certificate import Certificate, Key
-from smt_verifier.checker.check import Accepted, check_function, code_of, entry_state, initial_state, run_step, steps_of
+from smt_verifier.checker.check import Accepted, check_function, entry_state, initial_state, run_step, steps_of
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.model import Instruction
@@ -86,19 +87,24 @@ def _certify(both: Both, strategy: _Strategy) -> Certified:
     Raises:
         Refused: there is none. _OfThreads: another strategy may do better.
     """
+    make = partial(
+        make_certificate,
+        both,
+        joined=strategy.joined,
+        waking_splits=strategy.waking_splits,
+        in_order=strategy.in_order,
+    )
+    try:
+        certificate = make(hasty=True)
+        return Certified(certificate, check_function(both, certificate), None)
+    except Refused:
+        pass  # Why, is to be seen where nothing is left out.
     unpaired: set[Place] = set()
     first: Certified | None = None
     witnesses = False
     for _ in range(_ATTEMPTS):
         try:
-            certificate = make_certificate(
-                both,
-                unpaired,
-                witnesses=witnesses,
-                joined=strategy.joined,
-                waking_splits=strategy.waking_splits,
-                in_order=strategy.in_order,
-            )
+            certificate = make(unpaired, witnesses=witnesses)
         except Refused as error:
             if error.rule != "inactive-lanes" or witnesses:
                 raise
@@ -154,7 +160,7 @@ def _suspects(both: Both, certificate: Certificate) -> tuple[set[Place], bool]:
         except Refused:
             continue
         on_path |= probe.on_path
-        code = code_of(both.before.function.blocks[number], both.before.tables)
+        code = both.before.code(number)
         for at, name in probe.wrong:
             wrong_names.add(name)
             if at >= 0 and is_pure(code[at], both.forms.opcode(code[at]), both.before):
@@ -162,8 +168,8 @@ def _suspects(both: Both, certificate: Certificate) -> tuple[set[Place], bool]:
     found: set[Place] = set()
     rows = [
         ((block, number), i)
-        for block, of_block in enumerate(both.before.function.blocks)
-        for number, i in enumerate(code_of(of_block, both.before.tables))
+        for block in range(len(both.before.function.blocks))
+        for number, i in enumerate(both.before.code(block))
     ]
     for _, i in rows:
         defined = {k for o in i.operands if o.is_def and o.is_register for k in both.before.keys(o, i)}

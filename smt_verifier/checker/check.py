@@ -33,7 +33,7 @@ from smt_verifier.checker.header import compare_blocks, compare_headers, unreser
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import declared_units, live_virtual, may_hold, reads_are_declared, undeclared_scalars
-from smt_verifier.checker.model import Block, File, Function, Instruction
+from smt_verifier.checker.model import File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
@@ -41,7 +41,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
-from smt_verifier.checker.tables import Opcode, Tables, tables
+from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
 from smt_verifier.checker.threads import EXEC_NAMES
 from smt_verifier.checker.wellformed import well_formed
@@ -188,8 +188,8 @@ def _units(lanes: Lanes, names: str) -> frozenset[int]:
 def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
     """Units that moves and instructions without code of P define (13.6)."""
     units: set[int] = set()
-    for block in lanes.function.blocks:
-        for instruction in code_of(block, lanes.tables):
+    for number in range(len(lanes.function.blocks)):
+        for instruction in lanes.code(number):
             opcode = lanes.tables.opcode(instruction.opcode)
             if opcode is not None and ("no-code" in opcode.traits or moves.read(instruction, opcode) is not None):
                 for o in instruction.operands:
@@ -198,19 +198,13 @@ def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
     return frozenset(units)
 
 
-def code_of(block: Block, data: Tables) -> list[Instruction]:
-    """The instructions of a block, debug ones left out (2.2)."""
-    opcodes = [(i, data.opcode(i.opcode)) for i in block.instructions]
-    return [i for i, opcode in opcodes if opcode is None or "debug" not in opcode.traits]
-
-
 def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]:
     """The instructions of P that are repeated somewhere (8.3)."""
     known: dict[Place, Original] = {}
     for block, number in repeated:
         if not block < len(both.before.function.blocks):
             raise Refused("certificate", f"there is no block {block}")
-        code = code_of(both.before.function.blocks[block], both.before.tables)
+        code = both.before.code(block)
         if not number < len(code):
             raise Refused("certificate", f"block {block} has no instruction {number}")
         instruction = code[number]
@@ -270,17 +264,16 @@ Numbered = tuple[int, Instruction]
 
 def steps_of(both: Both, number: int, block: BlockCertificate) -> Iterator[tuple[Numbered | None, Numbered | None]]:
     """The steps of a block: instructions of both sides, each with its number, all used up once and in order (5)."""
-    codes = [
-        iter(list(enumerate(code_of(lanes.function.blocks[number], lanes.tables))))
-        for lanes in (both.before, both.after)
-    ]
+    p, q = both.before.code(number), both.after.code(number)
+    i = j = 0
     for kind, count in block.steps:
+        of_p, of_q = kind in "=-", kind in "=+"
         for _ in range(count):
-            step = [next(code, None) if kind in ("=", own) else None for code, own in zip(codes, "-+", strict=True)]
-            if any(side is None and kind in ("=", own) for side, own in zip(step, "-+", strict=True)):
+            if (of_p and i >= len(p)) or (of_q and j >= len(q)):
                 raise Refused("certificate", "it has more steps than there are instructions", f"block {number}")
-            yield step[0], step[1]
-    if any(next(code, None) is not None for code in codes):
+            yield (i, p[i]) if of_p else None, (j, q[j]) if of_q else None
+            i, j = i + of_p, j + of_q
+    if i < len(p) or j < len(q):
         raise Refused("certificate", "it leaves instructions out", f"block {number}")
 
 
@@ -434,7 +427,7 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
 
 def _check_return(both: Both, number: int, state: State) -> None:
     """At a return what must be restored is, once all registers are allocated (12.3)."""
-    code = code_of(both.before.function.blocks[number], both.before.tables)
+    code = both.before.code(number)
     if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
     unread = _unread_copies(both.after, number)
@@ -449,7 +442,7 @@ def _unread_copies(after: Lanes, number: int) -> set[int]:
     has no successor: a return does not name what it restores (12.3).
     """
     unread: set[int] = set()
-    for instruction in code_of(after.function.blocks[number], after.tables):
+    for instruction in after.code(number):
         registers = [o for o in instruction.operands if o.is_register]
         unread.difference_update(k for o in registers if o.reads for k in after.keys(o, instruction))
         written = {k for o in registers if o.is_def for k in after.keys(o, instruction)}
@@ -477,7 +470,7 @@ _TESTS = {"exec0": (True, True), "exec1": (True, False), "scc0": (False, True), 
 def test_of(both: Both, number: int) -> Test | None:
     """What tells the two successors of a block apart, where that is followed (12.2)."""
     block = both.before.function.blocks[number]
-    code = code_of(block, both.before.tables)
+    code = both.before.code(number)
     branches = [i for i in code if "branch" in both.forms.opcode(i).traits]
     positions = {s for s, _ in block.successors}
     if not branches or len(positions) != 2 or len(block.successors) != 2 or code[-len(branches) :] != branches:

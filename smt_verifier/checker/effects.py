@@ -97,7 +97,9 @@ class Effects:
 
     def spoil(self, place: Key, classes: Sequence[ThreadClass]) -> None:
         """A place of Q holds nothing any more; a vector one in these classes."""
-        vector = self.both.is_vector(place, after=True)
+        self._spoil(place, self.both.is_vector(place, after=True), classes)
+
+    def _spoil(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         if vector:
             self._spoil_cells(place)
         self.state.spoil(place, vector, classes)
@@ -110,7 +112,9 @@ class Effects:
 
     def renew(self, name: Key, classes: Sequence[ThreadClass], *, undefined: bool = False) -> None:
         """A name of P gets another value, or none."""
-        vector = self.both.is_vector(name, after=False)
+        self._renew(name, self.both.is_vector(name, after=False), classes, undefined=undefined)
+
+    def _renew(self, name: Key, vector: bool, classes: Sequence[ThreadClass], *, undefined: bool = False) -> None:
         if vector and self.state.name_cells and isinstance(name, int):
             for key in self.state.name_cells.get(container(name), ()):
                 self.state.forget_scalar(key)
@@ -127,24 +131,26 @@ class Effects:
         lost: Sequence[ThreadClass],
     ) -> None:
         """Results of a pair (5.10); in the classes ``lost`` they are known nowhere."""
-        both, affected = self.both, [*writes, *lost]
+        both, affected = self.both, [*writes, *lost] if lost else writes
         for d in definitions:
             for name in d.rest_names:
                 self.renew(name, writes, undefined=True)
             for place in d.rest_places:
                 self.spoil(place, writes)
         for d in definitions:
-            if d.names and both.is_vector(d.names[0], after=False) != both.is_vector(d.places[0], after=True):
+            vector = bool(d.names) and both.is_vector(d.names[0], after=False)
+            if d.names and vector != both.is_vector(d.places[0], after=True):
                 raise Refused("register-class", f"{a.opcode} writes another register file", f"line {a.line}")
-            for name in (*d.names, *d.lost_names):
-                self.renew(name, affected)
-            for place in (*d.places, *d.lost_places):
-                self.spoil(place, affected)
+            for names, places in ((d.names, d.places), (d.lost_names, d.lost_places)):
+                for name in names:
+                    self._renew(name, vector, affected)
+                for place in places:
+                    self._spoil(place, vector, affected)
         for d in definitions:
             vector = bool(d.names) and both.is_vector(d.names[0], after=False)
-            for name, place in zip(d.names, d.places, strict=True):
-                for part in [c.part for c in writes] if vector else [self.state.scalars]:
-                    part.add(name, (place,))
+            for part in [c.part for c in writes] if vector else [self.state.scalars]:
+                for name, place in zip(d.names, d.places, strict=True):
+                    part.hold(name, place)
 
     def without_code(self, a: Instruction, *, undefined: bool) -> None:
         """What an instruction without code of P defines and does not read is undefined, or of no known value."""
@@ -295,7 +301,7 @@ class Effects:
 
     def remember_reads(self, number: int) -> None:
         """An original of P is about to be executed: what it reads (8.3)."""
-        original = self.both.originals.get((self.block, number))
+        original = self.both.originals.get((self.block, number)) if self.both.originals else None
         if original is None:
             return
         state, running = self.state, self.state.running()
@@ -311,7 +317,7 @@ class Effects:
 
     def remember_result(self, number: int) -> None:
         """It has been executed: its first result (8.3)."""
-        original = self.both.originals.get((self.block, number))
+        original = self.both.originals.get((self.block, number)) if self.both.originals else None
         if original is None:
             return
         instruction, running = original.instruction, self.state.running()

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
 from smt_verifier.checker.liveins import declared_units
-from smt_verifier.checker.model import Instruction, Kind, Operand
+from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
 from smt_verifier.checker.state import NONE, State, ThreadClass
@@ -27,11 +26,8 @@ _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
 """Moves that need no register but their own (11.2)."""
-_OF_FRAME = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
-_READ: Callable[[Operand], bool] = attrgetter("reads")
-_WRITTEN: Callable[[Operand], bool] = attrgetter("is_def")
 
 
 class Execution(Effects):
@@ -49,7 +45,7 @@ class Execution(Effects):
         self._bundle: Instruction | None = None
         self._killed_by_moves: set[int] = set()
         self._specials = both.before.register("vcc").units[0]
-        self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
+        self._scc = both.before.register("scc").units
 
     # Steps.
 
@@ -63,27 +59,27 @@ class Execution(Effects):
             self._open_bundle(b, pair)
             return
         self._require_followed(a, opcode)
-        expands = "call" in opcode.traits or any(o.kind in _OF_FRAME for o in b.operands)
+        before, after = self.both.before.marked(a), self.both.after.marked(b)
+        expands = "call" in opcode.traits or after.of_frame
         if expands:
             self.let_die()
         reads, writes, lost = self._runs_for(a, opcode)
         self._spare_callers(b, everywhere=False)
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
-            readers = self._selected(a, opcode, operand, reads)
+            readers = self._selected(a, opcode, operand, reads) if opcode.value("blend") else reads
             for name, place in zip(use.names, use.places, strict=True):
                 overwritten = place in early and (name, place) not in pair.own
                 self.read(name, place, readers, b, undef=use.undef, early=overwritten)
         definitions = pair.definitions
-        if not all(
+        if pair.high.rows and not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
             definitions = pair.without_high()
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._remember(number)
-        killed = self._killed(b)
-        given = self._given(killed, self._marked_scalars(a, "killed"))
+        given = self._given(after.killed, before.killed_scalars)
         calls = "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands)
         if calls:
             self._call(a)
@@ -93,11 +89,11 @@ class Execution(Effects):
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
-        dead = self._keys(b, lambda o: "dead" in o.flags) & self.both.limits.allocatable
-        given |= self._given(dead, self._marked_scalars(a, "dead"))
-        self._heed_flags(b, killed)
+        if before.dead_scalars:
+            given |= self._given(after.dead & self.both.limits.allocatable, before.dead_scalars)
+        self._heed_flags(b)
         if b.closes_bundle and self._bundle is not None:
-            self._heed_flags(self._bundle, self._killed(self._bundle))
+            self._heed_flags(self._bundle)
         self.state.given |= _NO_UNITS if calls else given
         self._killed_by_moves.clear()
         self.remember_result(number)
@@ -116,7 +112,7 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
-            self._killed_by_moves |= self._marked_scalars(a, "killed")
+            self._killed_by_moves |= self.both.before.marked(a).killed_scalars
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
@@ -141,15 +137,14 @@ class Execution(Effects):
         self._check_written(b, opcode, repeats=original is not None)
         self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
-        killed = self._killed(b)
-        given = self._given(killed, self._killed_by_moves)
+        given = self._given(self.both.after.marked(b).killed, self._killed_by_moves)
         self.let_die()
         plain = not _PLAIN.isdisjoint(opcode.traits)
         if not plain and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         copies = "copy" in opcode.traits
-        of_scalar = copies and not any(map(self.both.after.is_vector, self._keys(b, _WRITTEN)))
+        of_scalar = copies and not self.both.after.marked(b).written
         self._access(b, after=True, expands=not of_scalar, copies=copies)
         if original is not None:
             if move is not None or original not in self.both.originals:
@@ -161,14 +156,15 @@ class Execution(Effects):
             self.move_places(b, move)
         elif "no-code" in opcode.traits:
             self.both.forms.compared += len(b.operands)
-            read = self._keys(b, lambda o: o.is_use and "undef" not in o.flags)
+            used = [o for o in b.operands if o.is_use and "undef" not in o.flags]
+            read = {k for o in used for k in self.both.after.keys(o, b)}
             partly = [o.vreg for o in b.operands if o.is_def and o.is_register and o.vreg >= 0 and "undef" in o.flags]
             others = {k for vreg in partly for k in self.both.after.all_lanes(vreg)}
-            for place in (self._keys(b, lambda o: o.is_def) | others) - read:
+            for place in (self.both.after.marked(b).defined | others) - read:
                 self.spoil(place, self.state.running())
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
-        self._heed_flags(b, killed)
+        self._heed_flags(b)
         if plain:
             self.state.given |= given
 
@@ -204,7 +200,7 @@ class Execution(Effects):
     def _remember(self, number: int) -> None:
         """An original is about to be executed (8.3)."""
         self.remember_reads(number)
-        original = self.both.originals.get((self.block, number))
+        original = self.both.originals.get((self.block, number)) if self.both.originals else None
         if original is not None and original.execs:
             self._masks.remember_exec(self._saved_exec((self.block, number)))
 
@@ -215,10 +211,6 @@ class Execution(Effects):
 
     def _writes_scc(self, a: Instruction) -> bool:
         return any(o.is_def and o.register == "scc" for o in a.operands)
-
-    def _keys(self, b: Instruction, wanted: Callable[[Operand], bool]) -> set[int]:
-        """Places of the register operands of an instruction of Q that are wanted."""
-        return {k for o in b.operands if o.is_register and wanted(o) for k in self.both.after.keys(o, b)}
 
     def _open_bundle(self, b: Instruction, pair: Pair) -> None:
         """The head of a bundle sums up what its members read and write; later passes read it alone (6)."""
@@ -316,7 +308,7 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
-        for key in self._keys(b, lambda o: o.is_def):
+        for key in self.both.after.marked(b).defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
                     f"{b.opcode} writes a register in threads that wait in the caller, and is not in wwmReservedRegs"
@@ -356,28 +348,22 @@ class Execution(Effects):
                 of = f"{b.opcode} reads {write_key(place)}, which need not hold {write_key(name)}"
                 raise Refused("value", of + (f" in threads of class {cls.kind}" if cls else ""), f"line {b.line}")
 
-    def _killed(self, b: Instruction) -> set[int]:
-        """Places that an instruction of Q says it reads for the last time, and does not define (11)."""
-        killed = self._keys(b, lambda o: "killed" in o.flags)
-        return killed - self._keys(b, lambda o: o.is_def) if killed else killed
-
-    def _marked_scalars(self, a: Instruction, flag: str) -> set[int]:
-        """Units of scalar registers that an instruction of P marks ``killed``, or ``dead`` (11.2)."""
-        lanes = self.both.before
-        marked = (o for o in a.operands if o.register and flag in o.flags)
-        return {k for o in marked for k in lanes.keys(o, a) if not lanes.is_vector(k)}
-
     def _given(self, killed: set[int], killed_before: set[int]) -> set[int]:
         """Of the places that Q kills, those that P kills as well, and that hold what P has there (11.2)."""
+        if not killed or not killed_before:
+            return set[int]()
         holds = self.state.scalars.holds
         return {u for u in killed & killed_before if u in self.state.given or u in holds.get(u, NONE)}
 
-    def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
+    def _heed_flags(self, b: Instruction) -> None:
         """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
+        marked = self.both.after.marked(b)
+        dead = marked.dead
+        if not marked.killed and not dead:
+            return
         running = self.state.running()
-        dead = self._keys(b, lambda o: "dead" in o.flags)
-        for key in {*killed, *dead}:
-            if key >= VIRTUAL or key < self._specials or key in self._heeded:
+        for key in marked.killed | dead:
+            if key >= VIRTUAL or key < self._specials or key in self.both.limits.allocatable or key in self._scc:
                 dies = key not in dead and self.both.is_vector(key, after=True)
                 self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
                 if dies:
@@ -406,18 +392,16 @@ class Execution(Effects):
                 may yet become one.
             copies: it is a COPY, which LLVM may delete if nothing reads its target.
         """
-        state, lanes = self.state, self.both.after if after else self.both.before
-        registers = [o for o in i.operands if o.is_register]
-        read, written = (
-            {k for o in registers if of(o) for k in lanes.keys(o, i) if lanes.is_vector(k)} for of in (_READ, _WRITTEN)
-        )
-        only_written, account = written - read, state.accounts[after]
-        if after:
-            heeded = (p for p in only_written if p >= VIRTUAL or p in self.both.limits.allocatable)
-            state.abandon({p: account.lost_in(p) for p in heeded})
-        else:
-            self._give_up(p for p in only_written if p >= VIRTUAL)
-        danger = expands or any(p >= VIRTUAL for p in written)
+        state, marked = self.state, (self.both.after if after else self.both.before).marked(i)
+        read, written, account = marked.read, marked.written, state.accounts[after]
+        if state.epoch and account.dangers:
+            allocatable = self.both.limits.allocatable
+            only_written = [p for p in written if p not in read and (p >= VIRTUAL or (after and p in allocatable))]
+            if after:
+                state.abandon({p: account.lost_in(p) for p in only_written})
+            else:
+                self._give_up(only_written)
+        danger = expands or (bool(written) and max(written) >= VIRTUAL)
         account.access(read, written, state.epoch, danger=danger, copies=copies)
 
     def _give_up(self, places: Iterable[int]) -> None:
@@ -459,8 +443,7 @@ class Execution(Effects):
         if "frame-adjust" in opcode.traits or "call" in opcode.traits:
             return
         lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
-        defined = (o for o in written.operands if o.is_def and o.is_register and o.register)
-        if all(bases.isdisjoint(lanes.keys(o, written)) for o in defined):
+        if bases.isdisjoint(lanes.marked(written).defined):
             return
         for part in [c.part for c in self.state.classes]:
             for place in [p for p in part.holds if self._is_vector_slot(p, after=True)]:

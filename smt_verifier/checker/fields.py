@@ -84,6 +84,7 @@ def read_header(lines: list[str], first: int) -> Header:
     known = known_fields()["fields"]
     fields: dict[str, str] = {}
     rows: dict[str, list[Row]] = {key: [] for key in _ROWS}
+    registers: list[VirtualRegister] = []
     path: list[str] = []
     at = 0
     while at < len(lines):
@@ -106,14 +107,16 @@ def read_header(lines: list[str], first: int) -> Header:
         at += sum(text.count("\n") + 1 for text in items)
         if kind == "list" and not value and not items:
             value = "[]"  # LLVM's YAML reader takes nothing for an empty list (13.1).
-        if items and key in _ROWS:
+        if items and key == "registers":
+            registers = [_register(text) for text in items]
+        elif items and key in _ROWS:
             rows[key] = [_row(key, text) for text in items]
         elif items and all(map(_ITEM.fullmatch, items)):
             value = ", ".join(text.strip().removeprefix("- ") for text in items)
         elif not re.fullmatch(_KINDS[kind], value, re.ASCII) and (kind != "map" or value):
             raise Refused("header", f"{value!r} is no value of the field {key}", where)
         fields[key] = value
-    return _header(fields, rows, f"line {first}")
+    return _header(fields, rows, registers, f"line {first}")
 
 
 def _items(lines: list[str], at: int, indent: str) -> Iterator[str]:
@@ -127,7 +130,6 @@ def _items(lines: list[str], at: int, indent: str) -> Iterator[str]:
         at = end
 
 
-@lru_cache(maxsize=1 << 14)
 def _row(key: str, item: str) -> Row:
     """The entries of a row of the list ``key``, in the order in which LLVM prints them."""
     known = known_fields()[key]
@@ -151,7 +153,9 @@ def unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'") if text[:1] == "'" else text.strip('"')
 
 
-def _header(fields: dict[str, str], rows: Mapping[str, list[Row]], where: str) -> Header:
+def _header(
+    fields: dict[str, str], rows: Mapping[str, list[Row]], registers: list[VirtualRegister], where: str
+) -> Header:
     if "name" not in fields:
         raise Refused("header", "the function has no name", where)
     known = known_fields()["fields"]
@@ -161,10 +165,12 @@ def _header(fields: dict[str, str], rows: Mapping[str, list[Row]], where: str) -
     arguments = {key.rpartition(".")[2]: value for key, value in fields.items() if known[key][0] == "argument"}
     if arguments:
         plain[_ARGUMENTS] = ", ".join(f"{key}: {value}" for key, value in arguments.items())
-    registers = {number: _register(number, row) for number, row in _numbered(rows["registers"], where).items()}
+    by_number = {register.number: register for register in registers}
+    if len(by_number) != len(registers):
+        raise Refused("header", "two rows of a list have one number", where)
     liveins = tuple((r["reg"][2:-1], int(r.get("virtual-reg", "''")[2:-1] or -1)) for r in rows["liveins"])
     objects = (_numbered(rows[key], where) for key in ("fixedStack", "stack"))
-    return Header(unquoted(fields["name"]), plain, registers, liveins, *objects)
+    return Header(unquoted(fields["name"]), plain, by_number, liveins, *objects)
 
 
 def _numbered(rows: list[Row], where: str) -> Mapping[int, Row]:
@@ -175,6 +181,9 @@ def _numbered(rows: list[Row], where: str) -> Mapping[int, Row]:
     return table
 
 
-def _register(number: int, row: Row) -> VirtualRegister:
+@lru_cache(maxsize=1 << 14)
+def _register(item: str) -> VirtualRegister:
+    """What a row of the list of registers says."""
+    row = _row("registers", item)
     flags = tuple(row.get("flags", "[ ]").strip("[] ").split())
-    return VirtualRegister(number, row["class"], row.get("preferred-register", "''")[1:-1], flags)
+    return VirtualRegister(int(row["id"]), row["class"], row.get("preferred-register", "''")[1:-1], flags)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import Opcode, OperandRow, Processor, RegisterClass
+from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register, RegisterClass
 
 _SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
 _ADDED = frozenset({"def", "implicit", "dead", "killed", "undef", "renamable"})
@@ -23,25 +21,27 @@ _ASM_VGPRS = 256
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
 
-@dataclass(slots=True)
 class Use:
     """Lanes that P reads, and the places that Q reads at the same positions; ``undef``: Q says that it reads none."""
 
-    names: tuple[int, ...]
-    places: tuple[int, ...]
-    undef: bool
+    def __init__(self, names: tuple[int, ...], places: tuple[int, ...], undef: bool) -> None:
+        self.names, self.places, self.undef = names, places, undef
 
 
-@dataclass(slots=True)
 class Definition:
     """Lanes that both write; ``rest``: the other lanes of their virtual registers, which hold nothing afterwards."""
 
-    names: tuple[int, ...]
-    places: tuple[int, ...]
-    rest_names: tuple[int, ...]
-    rest_places: tuple[int, ...]
-    lost_names: tuple[int, ...] = ()
-    lost_places: tuple[int, ...] = ()
+    def __init__(
+        self,
+        names: tuple[int, ...],
+        places: tuple[int, ...],
+        rest_names: tuple[int, ...],
+        rest_places: tuple[int, ...],
+        lost_names: tuple[int, ...] = (),
+        lost_places: tuple[int, ...] = (),
+    ) -> None:
+        self.names, self.places, self.rest_names, self.rest_places = names, places, rest_names, rest_places
+        self.lost_names, self.lost_places = lost_names, lost_places
 
     def kept(self, count: int) -> Definition:
         """The same, but all lanes above the lowest ``count`` get values that the other side is not known to have."""
@@ -50,15 +50,13 @@ class Definition:
         return Definition(*kept, names[count:], places[count:])
 
 
-@dataclass(slots=True)
 class High:
     """Lanes of the addend that the upper half of the result and the carry alone depend on (5.11)."""
 
-    rows: tuple[tuple[int, int], ...] = ()
-    undef: bool = False
+    def __init__(self, rows: tuple[tuple[int, int], ...] = (), undef: bool = False) -> None:
+        self.rows, self.undef = rows, undef
 
 
-@dataclass(slots=True)
 class Pair:
     """What executing two instructions together compares and writes.
 
@@ -68,17 +66,18 @@ class Pair:
         early: places that Q writes before it has read everything.
         own: if there are some, names and places that are written together: P overwrites those that it reads itself.
         tied: numbers of the uses that are tied to a result.
+        operands: of Q, that were compared for it.
     """
 
-    uses: dict[int, Use] = field(default_factory=dict[int, Use])
-    definitions: list[Definition] = field(default_factory=list[Definition])
-    spoiled: tuple[int, ...] = ()
-    early: frozenset[int] = frozenset()
-    own: frozenset[tuple[int, int]] = frozenset()
-    tied: frozenset[int] = frozenset()
-    high: High = field(default_factory=High)
-    operands: int = 0
-    """Of Q, that were compared for it."""
+    def __init__(self) -> None:
+        self.uses: dict[int, Use] = {}
+        self.definitions: list[Definition] = []
+        self.spoiled: tuple[int, ...] = ()
+        self.early: frozenset[int] = frozenset()
+        self.own: frozenset[tuple[int, int]] = frozenset()
+        self.tied: frozenset[int] = frozenset()
+        self.high = High()
+        self.operands = 0
 
     def without_high(self) -> list[Definition]:
         """The definitions where the upper half of the addend differs, and so may what depends on it."""
@@ -112,7 +111,7 @@ class Forms:
         self._processor = processor
         self._allocatable = allocatable
         self.objects = objects
-        self._suits = lru_cache(maxsize=None)(self._suits_anywhere)
+        self._suits: dict[tuple[str, str, str, bool, str], bool] = {}
 
     def opcode(self, instruction: Instruction) -> Opcode:
         """What the tables say of an instruction."""
@@ -210,7 +209,7 @@ class Forms:
 
     def _register(self, x: Operand, y: Operand, row: OperandRow | None, *, either: bool, loose: bool) -> None:
         other_type = x.llt != y.llt and (y.llt or y.vreg >= 0)
-        if x.flags & _SAME != y.flags & _SAME or x.tied != y.tied or other_type:
+        if not (x.flags ^ y.flags).isdisjoint(_SAME) or x.tied != y.tied or other_type:
             raise Refused("operands", f"{x.text} became {y.text} with other flags")
         if x.vreg < 0:
             if y.vreg >= 0 or (x.register != y.register and x.register not in self._same_register(y)):
@@ -228,9 +227,12 @@ class Forms:
                 raise Refused("reserved-register", f"${y.register} must not be allocated")
             if (register.file in "va") is not cls.is_vector:
                 raise Refused("register-class", f"${y.register} is of another file than {x.text}")
-            of_table = self._tables.register_class(row.classes[self._processor.mode]) if row is not None else None
-            suits = self._suits(cls.name, x.sub, register.name, either)
-            if not (suits if of_table is None else self._widened(of_table, either).contains(register)):
+            table = row.classes[self._processor.mode] if row is not None else ""
+            at = cls.name, x.sub, register.name, either, table
+            suits = self._suits.get(at)
+            if suits is None:
+                suits = self._suits[at] = self._suits_there(cls, x.sub, register, either, table)
+            if not suits:
                 raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
 
     def _check_flags(self, x: Operand) -> None:
@@ -253,11 +255,11 @@ class Forms:
         if not same and not (loose and files[0] == files[1] and flags[0] == flags[1]):
             raise Refused("register-class", f"{y.text} is not of class {old.name}")
 
-    def _suits_anywhere(self, class_name: str, sub: str, name: str, either: bool) -> bool:
-        """Whether a register is that part of a member of a class."""
-        cls, register = self._tables.register_class(class_name), self._tables.register(name)
-        if cls is None or register is None:
-            return False
+    def _suits_there(self, cls: RegisterClass, sub: str, register: Register, either: bool, table: str) -> bool:
+        """Whether a register is a member of the table's class, or else that part of a member of P's class."""
+        of_table = self._tables.register_class(table)
+        if of_table is not None:
+            return self._widened(of_table, either).contains(register)
         lanes = (self._tables.lanes(sub) or (-1,)) if sub else ()
         return self._tables.contains_part(self._widened(cls, either), register, lanes)
 
@@ -271,6 +273,9 @@ class Forms:
         places: dict[int, int] = {}
         opcode = self.opcode(a)
         writes = "indirect" in opcode.traits and not opcode.value("reach")
+        used = [x.vreg for x in a.operands if x.vreg >= 0 and (x.is_use or writes)]
+        if len(set(used)) == len(used):
+            return
         for x, y in zip(a.operands, b.operands, strict=False):
             if x.vreg >= 0 and (x.is_use or writes):
                 for name, place in zip(self.before.keys(x, a), self.after.keys(y, b), strict=True):
@@ -290,11 +295,8 @@ class Forms:
             if names and (selects or "undef" not in x.flags):
                 pair.uses[number] = Use(names, places, not selects and "undef" in y.flags)
             return
-        rests = [
-            tuple(k for k in lanes.all_lanes(o.vreg) if k not in keys) if o.vreg >= 0 and "undef" in o.flags else ()
-            for lanes, o, keys in ((self.before, x, names), (self.after, y, places))
-        ]
-        pair.definitions.append(Definition(names, places, rests[0], rests[1]))
+        rests = _rest(self.before, x, names), _rest(self.after, y, places)
+        pair.definitions.append(Definition(names, places, *rests))
 
     def _added(self, y: Operand, a: Instruction, b: Instruction) -> tuple[int, ...]:
         """An operand that only Q has (5.3); returns the places that it spoils."""
@@ -349,7 +351,7 @@ class Forms:
         """Numbers of the uses that are tied (5.7)."""
         ties: dict[int, int] = {}
         for instruction, opcode in ((a, of_a), (b, of_b)):
-            ties |= {n: row.tied_to for n, row in enumerate(opcode.operands) if row.tied_to >= 0}
+            ties.update(opcode.ties)
             ties |= {n: o.tied for n, o in enumerate(instruction.operands) if o.tied >= 0}
             if "asm" in opcode.traits:
                 ties |= {o.number: o.tied for o in asm_operands(instruction) if o.tied >= 0}
@@ -363,7 +365,7 @@ class Forms:
 
     def _early(self, b: Instruction, opcode: Opcode) -> frozenset[int]:
         """Places that are written before everything is read (5.6)."""
-        early = {n for n, row in enumerate(opcode.operands) if row.early_clobber}
+        early = set(opcode.early)
         early.update(n for n, o in enumerate(b.operands) if "early-clobber" in o.flags)
         if "asm" in opcode.traits:
             early.update(o.number for o in asm_operands(b) if o.early_clobber)
@@ -403,6 +405,13 @@ class Forms:
                 register = b.operands[number].register
                 if register and register != "noreg" and self.after.register(register).file != file:
                     raise Refused("register-class", f"{b.opcode} needs ${register} in the other vector file")
+
+
+def _rest(lanes: Lanes, o: Operand, keys: tuple[int, ...]) -> tuple[int, ...]:
+    """The other lanes of a virtual register that a definition says it does not read."""
+    if o.vreg < 0 or "undef" not in o.flags:
+        return ()
+    return tuple(k for k in lanes.all_lanes(o.vreg) if k not in keys)
 
 
 def _read_lanes(opcode: Opcode, place: int, count: int, low: bool, high: bool) -> list[int]:

@@ -5,12 +5,51 @@ from __future__ import annotations
 from functools import cached_property
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
-from smt_verifier.checker.model import Function, Instruction, Operand
+from smt_verifier.checker.model import Function, Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Register, RegisterClass, Tables
 
 SGPR_BASE = 8192
 """First unit that is not of a vector register (the tables' numbering)."""
+
+
+class Marked:
+    """Keys of an instruction's register operands, by what its text says of them.
+
+    Attributes:
+        defined: those that it defines. ``killed``: those that it reads for the last time; ``dead``: marked so.
+        read: vector lanes that it reads, and ``written``, that it defines.
+        killed_scalars: lanes of physical scalar registers that are marked so; ``dead_scalars`` likewise.
+        of_frame: it has a stack object among its operands.
+    """
+
+    def __init__(self, instruction: Instruction, lanes: Lanes) -> None:
+        self.instruction = instruction
+        self.defined, self.killed, self.dead = set[int](), set[int](), set[int]()
+        self.read, self.written = set[int](), set[int]()
+        self.killed_scalars, self.dead_scalars = set[int](), set[int]()
+        self.of_frame = False
+        for o in instruction.operands:
+            self.of_frame = self.of_frame or o.kind is Kind.FRAME_INDEX or o.kind is Kind.FIXED_FRAME
+            keys = lanes.keys(o, instruction) if o.is_register else ()
+            if not keys:
+                continue
+            vector = lanes.is_vector(keys[0])
+            if o.is_def:
+                self.defined.update(keys)
+                if vector:
+                    self.written.update(keys)
+            if vector and o.reads:
+                self.read.update(keys)
+            if "killed" in o.flags:
+                self.killed.update(keys)
+                if o.vreg < 0 and not vector:
+                    self.killed_scalars.update(keys)
+            if "dead" in o.flags:
+                self.dead.update(keys)
+                if o.vreg < 0 and not vector:
+                    self.dead_scalars.update(keys)
+        self.killed -= self.defined
 
 
 class Lanes:
@@ -29,6 +68,28 @@ class Lanes:
         self._keys: dict[tuple[int, str, str], tuple[int, ...]] = {}
         self._classes: dict[int, RegisterClass] = {}
         self._vector: dict[int, bool] = {}
+        self._marked: dict[int, Marked] = {}
+        self.declared: dict[int, frozenset[int]] = {}
+        """Units that the live-ins of each block declare, once they were asked for (``declared_units``)."""
+        self._code: dict[int, list[Instruction]] = {}
+        self._known: dict[int, tuple[Operand, tuple[int, ...]]] = {}
+        """Operands by ``id``, which are kept, with their keys."""
+
+    def marked(self, instruction: Instruction) -> Marked:
+        """What an instruction's text says of its registers: by its line, and worked out once."""
+        known = self._marked.get(instruction.line)
+        if known is None or known.instruction is not instruction:
+            known = self._marked[instruction.line] = Marked(instruction, self)
+        return known
+
+    def code(self, number: int) -> list[Instruction]:
+        """The instructions of a block, debug ones left out (2.2); nobody changes the list."""
+        code = self._code.get(number)
+        if code is None:
+            opcodes = [(i, self.tables.opcode(i.opcode)) for i in self.function.blocks[number].instructions]
+            code = [i for i, opcode in opcodes if opcode is None or "debug" not in opcode.traits]
+            self._code[number] = code
+        return code
 
     def register_class(self, vreg: int) -> RegisterClass:
         """The class of a virtual register."""
@@ -60,11 +121,16 @@ class Lanes:
 
     def keys(self, operand: Operand, instruction: Instruction) -> tuple[int, ...]:
         """Keys of the lanes of a register operand, lowest first; none for a register without storage."""
+        known = self._known.get(id(operand))
+        if known is not None:
+            return known[1]
         name = self.name(operand, instruction) if operand.vreg < 0 else ""
         at = operand.vreg, name, operand.sub
         keys = self._keys.get(at)
         if keys is None:
             keys = self._keys[at] = self._compute(*at)
+        if operand.register != "vcc":
+            self._known[id(operand)] = operand, keys
         return keys
 
     def _compute(self, vreg: int, name: str, sub: str) -> tuple[int, ...]:
@@ -103,14 +169,15 @@ class Lanes:
     @cached_property
     def named(self) -> frozenset[int]:
         """Keys of all lanes that some operand names."""
-        rows = {
-            (o.vreg, self.name(o, i) if o.vreg < 0 else "", o.sub): (o, i)
-            for block in self.function.blocks
-            for i in block.instructions
-            for o in i.operands
-            if o.is_register
-        }
-        return frozenset(key for o, i in rows.values() for key in self.keys(o, i))
+        found: set[int] = set()
+        seen: set[int] = set()
+        for block in self.function.blocks:
+            for i in block.instructions:
+                for o in i.operands:
+                    if o.is_register and (o.register == "vcc" or id(o) not in seen):
+                        seen.add(id(o))
+                        found.update(self.keys(o, i))
+        return frozenset(found)
 
 
 def container(key: int) -> int:

@@ -13,6 +13,9 @@ from smt_verifier.checker.outcome import Refused
 
 def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
     """Units that the live-ins of a block declare."""
+    known = lanes.declared.get(number)
+    if known is not None:
+        return known
     units: set[int] = set()
     for name, mask in lanes.function.blocks[number].liveins:
         every = lanes.register(name).units
@@ -21,7 +24,8 @@ def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
         if lanes.grain == 2:
             named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
         units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
-    return frozenset(units)
+    declared = lanes.declared[number] = frozenset(units)
+    return declared
 
 
 def live_virtual(lanes: Lanes) -> list[set[int]]:
@@ -29,6 +33,10 @@ def live_virtual(lanes: Lanes) -> list[set[int]]:
     blocks = lanes.function.blocks
     live: list[set[int]] = [set() for _ in blocks]
     pending = list(range(len(blocks))) if any(k >= VIRTUAL for k in lanes.named) else []
+    before: list[list[int]] = [[] for _ in blocks]
+    for n, block in enumerate(blocks):
+        for successor, _ in block.successors:
+            before[successor].append(n)
     while pending:
         number = pending.pop()
         needed = set[int]().union(*(live[successor] for successor, _ in blocks[number].successors))
@@ -37,10 +45,12 @@ def live_virtual(lanes: Lanes) -> list[set[int]]:
             for o in operands:
                 if o.is_def:
                     needed.difference_update(lanes.all_lanes(o.vreg) if "undef" in o.flags else lanes.keys(o, i))
-            needed.update(k for o in operands if o.is_use and o.reads for k in lanes.keys(o, i) if lanes.is_vector(k))
+            for o in operands:
+                if o.is_use and o.reads and lanes.register_class(o.vreg).is_vector:
+                    needed.update(lanes.keys(o, i))
         if needed != live[number]:
             live[number] = needed
-            pending += [n for n, block in enumerate(blocks) if any(s == number for s, _ in block.successors)]
+            pending += before[number]
     return live
 
 

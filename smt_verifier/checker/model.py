@@ -1,7 +1,8 @@
-"""Machine IR as the checker sees it: immutable, and all that a text says.
+"""Machine IR as the checker sees it: nobody changes it, and it is all that a text says.
 
 The forms are those of LLVM's MIRPrinter.cpp, MachineOperand.cpp (``MachineMemOperand::print`` too), MIRYamlMapping.h
-and SIMachineFunctionInfo.h.
+and SIMachineFunctionInfo.h. What a text has many of is built by an ``__init__`` of its own: the one that ``dataclass``
+makes is not compiled, and takes ten times as long.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Kind(Enum):
     ``S_DELAY_ALU`` and its like (AMDGPUMIRFormatter.cpp)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Operand:
     """One operand.
 
@@ -48,14 +49,14 @@ class Operand:
 
     kind: Kind
     text: str
-    register: str = ""
-    vreg: int = -1
-    sub: str = ""
-    cls: str = ""
-    llt: str = ""
-    tied: int = -1
-    flags: frozenset[str] = frozenset()
-    number: int = 0
+    register: str
+    vreg: int
+    sub: str
+    cls: str
+    llt: str
+    tied: int
+    flags: frozenset[str]
+    number: int
     is_register: bool = field(init=False, repr=False, compare=False)
     """A register other than ``$noreg``."""
     is_def: bool = field(init=False, repr=False, compare=False)
@@ -63,21 +64,29 @@ class Operand:
     """A register that is no definition, read or not."""
     is_implicit: bool = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        is_register, is_def = self.kind is Kind.REGISTER and self.register != "noreg", "def" in self.flags
-        object.__setattr__(self, "is_register", is_register)
-        object.__setattr__(self, "is_def", is_def)
-        object.__setattr__(self, "is_use", is_register and not is_def)
-        object.__setattr__(self, "is_implicit", "implicit" in self.flags)
+    reads: bool = field(init=False, repr=False, compare=False)
+    """What the register holds is read: an ``undef`` use reads nothing, and a definition of a part of a virtual register
+    reads the rest unless it is ``undef`` (``MachineOperand::readsReg``).
+    """
 
-    @property
-    def reads(self) -> bool:
-        """What the register holds is read: an ``undef`` use reads nothing, and a definition of a part of a virtual
-        register reads the rest unless it is ``undef`` (``MachineOperand::readsReg``).
-        """
-        if not self.is_register or "undef" in self.flags:
-            return False
-        return "def" not in self.flags or bool(self.sub)
+    def __init__(
+        self,
+        kind: Kind,
+        text: str,
+        register: str = "",
+        vreg: int = -1,
+        sub: str = "",
+        cls: str = "",
+        llt: str = "",
+        tied: int = -1,
+        flags: frozenset[str] = frozenset(),
+        number: int = 0,
+    ) -> None:
+        self.kind, self.text, self.register, self.vreg, self.sub = kind, text, register, vreg, sub
+        self.cls, self.llt, self.tied, self.flags, self.number = cls, llt, tied, flags, number
+        self.is_register, self.is_def = kind is Kind.REGISTER and register != "noreg", "def" in flags
+        self.is_use, self.is_implicit = self.is_register and not self.is_def, "implicit" in flags
+        self.reads = self.is_register and "undef" not in flags and (not self.is_def or bool(sub))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ class MemoryOperand:
         return bool(self.ordering)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Instruction:
     """One machine instruction.
 
@@ -144,6 +153,23 @@ class Instruction:
     closes_bundle: bool
     line: int
 
+    def __init__(
+        self,
+        opcode: str,
+        operands: tuple[Operand, ...],
+        definitions: int,
+        flags: frozenset[str],
+        memory: tuple[MemoryOperand, ...],
+        tail: tuple[str, ...],
+        in_bundle: bool,
+        opens_bundle: bool,
+        closes_bundle: bool,
+        line: int,
+    ) -> None:
+        self.opcode, self.operands, self.definitions, self.flags = opcode, operands, definitions, flags
+        self.memory, self.tail, self.in_bundle, self.opens_bundle = memory, tail, in_bundle, opens_bundle
+        self.closes_bundle, self.line = closes_bundle, line
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -169,14 +195,17 @@ class Block:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class VirtualRegister:
     """A virtual register. ``preferred`` is a wish (``"%3"``, ``"$vcc"`` or ``""``); ``flags`` such as ``WWM_REG``."""
 
     number: int
     cls: str
-    preferred: str = ""
-    flags: tuple[str, ...] = ()
+    preferred: str
+    flags: tuple[str, ...]
+
+    def __init__(self, number: int, cls: str, preferred: str = "", flags: tuple[str, ...] = ()) -> None:
+        self.number, self.cls, self.preferred, self.flags = number, cls, preferred, flags
 
 
 Row = Mapping[str, str]

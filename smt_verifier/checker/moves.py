@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from smt_verifier.checker.certificate import Key
 from smt_verifier.checker.lanes import Lanes, cell, container
@@ -16,7 +15,6 @@ from smt_verifier.checker.threads import EXEC_NAMES
 _EXEC_COPY = "machineFunctionInfo.sgprForEXECCopy"
 
 
-@dataclass(frozen=True, slots=True)
 class Move:
     """What a move does.
 
@@ -32,16 +30,21 @@ class Move:
         fresh: of such a save: the other cells of the register hold nothing.
     """
 
-    to: tuple[int, ...]
-    of: tuple[int, ...]
-    vector: tuple[bool, bool]
-    undef: bool
-    everywhere: bool = False
-    is_copy: bool = False
-    thread: int = -1
-    register: tuple[int, ...] = ()
-    saves: bool = False
-    fresh: bool = False
+    def __init__(
+        self,
+        to: tuple[int, ...],
+        of: tuple[int, ...],
+        vector: tuple[bool, bool],
+        undef: bool,
+        everywhere: bool = False,
+        is_copy: bool = False,
+        thread: int = -1,
+        register: tuple[int, ...] = (),
+        saves: bool = False,
+        fresh: bool = False,
+    ) -> None:
+        self.to, self.of, self.vector, self.undef, self.everywhere = to, of, vector, undef, everywhere
+        self.is_copy, self.thread, self.register, self.saves, self.fresh = is_copy, thread, register, saves, fresh
 
 
 class Moves:

@@ -38,29 +38,40 @@ class Part:
 
     def write(self, place: Key, names: Names) -> None:
         """The place holds exactly these."""
-        for name in self.holds.get(place, NONE):
-            self.where[name].discard(place)
+        held = self.holds.pop(place, None)
+        if held is not None:
+            for name in held:
+                self.where[name].discard(place)
         if names:
             self.holds[place] = names
             for name in names:
                 self.where.setdefault(name, set()).add(place)
+
+    def hold(self, name: Key, place: Key) -> None:
+        """The place holds the name too."""
+        held = self.holds.get(place)
+        self.holds[place] = frozenset((name,)) if held is None else held | {name}
+        places = self.where.get(name)
+        if places is None:
+            self.where[name] = {place}
         else:
-            self.holds.pop(place, None)
+            places.add(place)
 
     def add(self, name: Key, places: Iterable[Key]) -> None:
         """These places hold the name too."""
         for place in places:
-            self.holds[place] = self.holds.get(place, NONE) | {name}
-            self.where.setdefault(name, set()).add(place)
+            self.hold(name, place)
 
     def forget(self, name: Key) -> None:
         """No place holds the name, and it is not undefined."""
-        for place in self.where.pop(name, ()):
-            left = self.holds[place] - {name}
-            if left:
-                self.holds[place] = left
-            else:
-                del self.holds[place]
+        places = self.where.pop(name, None)
+        if places is not None:
+            for place in places:
+                held = self.holds[place]
+                if len(held) > 1:
+                    self.holds[place] = held - {name}
+                else:
+                    del self.holds[place]
         self.undefined.discard(name)
         self.doubtful.discard(name)
 
@@ -188,7 +199,7 @@ class State:
 
     def _forget_vector(self, name: Key) -> None:
         """A vector name gets another value in some class: what was read off it is not that any more."""
-        for scalar in [s for s, v in self.first_of.items() if v == name]:
+        for scalar in [s for s, v in self.first_of.items() if v == name] if self.first_of else ():
             del self.first_of[scalar]
 
     def undefine(self, name: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
@@ -315,8 +326,9 @@ class State:
         self.written[place] = self.epoch
         if isinstance(place, int):
             self.dying.discard(place)
-        for cls in self.classes if place in self.narrowed else ():
-            cls.part.write(_behind(place), NONE)
+        if place in self.narrowed:
+            for cls in self.classes:
+                cls.part.write(_behind(place), NONE)
         if self.copies:
             self.copies.pop(place, None)
             for target in [t for t, s in self.copies.items() if s == place]:
@@ -365,12 +377,13 @@ class State:
         """Nothing on the path reads any more what these places hold. A class that waits may have lost it in an epoch in
         which it was active; not what a virtual register of P holds that P may have lost in the same epochs (11.3).
         """
-        for place, epochs in lost.items():
+        waiting = [cls for cls in self.classes if not cls.active]
+        for place, epochs in lost.items() if waiting else ():
             others = epochs - self.given_up.get(place, set())
-            for cls in self.classes:
-                if not cls.active and any(cls.was_active[epoch] for epoch in epochs):
+            for cls in waiting if epochs else ():
+                if place in cls.part.holds and any(cls.was_active[epoch] for epoch in epochs):
                     is_lost = any(cls.was_active[epoch] for epoch in others)
-                    cls.part.write(place, NONE if is_lost else cls.part.holds.get(place, NONE) & {place})
+                    cls.part.write(place, NONE if is_lost else cls.part.holds[place] & {place})
 
     def end_block(self) -> None:
         """Copies are propagated no further: what the targets hold themselves is read from now on."""

@@ -121,7 +121,7 @@ class OperandRow(NamedTuple):
     classes: tuple[str, ...]
 
 
-class Opcode(NamedTuple):
+class Opcode:
     """What LLVM knows of an opcode, and what the reviewed lists do.
 
     Attributes:
@@ -131,15 +131,28 @@ class Opcode(NamedTuple):
         values: of the traits ``key=value``, by key.
     """
 
-    name: str
-    definitions: int
-    operands: tuple[OperandRow, ...]
-    implicit_uses: tuple[str, ...]
-    implicit_definitions: tuple[str, ...]
-    traits: frozenset[str]
-    counts: tuple[int, ...]
-    not_described: tuple[int, ...]
-    values: Mapping[str, str]
+    def __init__(
+        self,
+        name: str,
+        definitions: int,
+        operands: tuple[OperandRow, ...],
+        implicit_uses: tuple[str, ...],
+        implicit_definitions: tuple[str, ...],
+        traits: frozenset[str],
+        counts: tuple[int, ...],
+        not_described: tuple[int, ...],
+        values: dict[str, str],
+    ) -> None:
+        self.name, self.definitions, self.operands, self.traits = name, definitions, operands, traits
+        self.implicit_uses, self.implicit_definitions = implicit_uses, implicit_definitions
+        self.counts, self.not_described, self.values = counts, not_described, values
+        self.ties = {n: row.tied_to for n, row in enumerate(operands) if row.tied_to >= 0}
+        self.early = {n for n, row in enumerate(operands) if row.early_clobber}
+
+    def named(self, name: str) -> Opcode:
+        """The same of another name."""
+        own = self.operands, self.implicit_uses, self.implicit_definitions
+        return Opcode(name, self.definitions, *own, self.traits, self.counts, self.not_described, self.values)
 
     def value(self, key: str) -> str:
         """The value of a trait ``key=value``; ``""`` without it."""
@@ -179,6 +192,7 @@ class Tables:
         self._operands = [_operand(len(self._modes), *row) for row in sections["operands"]]
         self._shapes: list[str] = sections["shapes"]
         self._opcodes: dict[str, str] = _by_name(line.partition("\t")[::2] for line in sections["opcodes"])
+        self._known: dict[str, Opcode] = {}
         self._registers: dict[str, Register | None] = {}
 
     def check(self) -> None:
@@ -219,11 +233,12 @@ class Tables:
         """The figures of a GPU."""
         return self._processors.get(name)
 
-    @lru_cache(maxsize=None)  # noqa: B019 (there is one object)
     def opcode(self, name: str) -> Opcode | None:
         """What is known of an opcode."""
-        shape = self._opcodes.get(name)
-        return None if shape is None else self._shape(_number(shape))._replace(name=name)
+        known = self._known.get(name)
+        if known is None and (shape := self._opcodes.get(name)) is not None:
+            known = self._known[name] = self._shape(_number(shape)).named(name)
+        return known
 
     def units(self, letter: str, count: int | None = None) -> range:
         """Units of the first registers of a file; of all without ``count``."""

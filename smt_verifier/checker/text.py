@@ -29,13 +29,13 @@ _SUCCESSOR = re.compile(rf"%bb\.({_NUMBER}){_PROBABILITY}")
 _SUCCESSORS = re.compile(rf"  +successors:((?: {_SUCCESSOR.pattern}(?:, {_SUCCESSOR.pattern})*)?){_END}")
 _LIVEIN = re.compile(r"\$(\w+)(?::(0x[0-9A-F]{16}))?", re.ASCII)
 _LIVEINS = re.compile(rf"  +liveins: ({_LIVEIN.pattern}(?:, {_LIVEIN.pattern})*){_END}", re.ASCII)
-_NOTHING = re.compile(_END)
 _FLAG = (
     "frame-setup|frame-destroy|nnan|ninf|nsz|arcp|contract|afn|reassoc|nuw|nsw|nusw|samesign|exact|nofpexcept|nomerge"
     "|noconvergent|unpredictable|nneg|disjoint|inbounds|lr-split|bb-prolog"
 )
 _HEAD = re.compile(rf"((?:(?:{_FLAG}) )*)([A-Z][A-Za-z0-9_]*)(?=[ ;]|\Z)")
 _BRACE = re.compile(rf"( \{{)?{_END}")
+_NO_FLAGS: frozenset[str] = frozenset()
 _ASSEMBLY = frozenset({"INLINEASM", "INLINEASM_BR"})
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -47,7 +47,7 @@ def read(text: str) -> File:
         Refused: something is not as LLVM prints it, is not known, or refers to what is not there.
     """
     text = text.replace("\r\n", "\n")
-    if match := _CONTROL.search(text):
+    if not text.replace("\n", "").isprintable() and (match := _CONTROL.search(text)):
         line = text.count("\n", 0, match.start()) + 1
         raise Refused("text", f"the character {match[0]!r}, which LLVM does not print", f"line {line}")
     lines = text.split("\n")
@@ -92,6 +92,8 @@ class _Reader:
         self.header = Header("", {}, {}, (), {}, {})
         self.classes: dict[int, str] = {}
         self.places: dict[int, int] = {}
+        self.opcodes: set[str] = set()
+        """Those that were read."""
         self.left: dict[str, Operand] = {}
         self.right: dict[str, Operand] = {}
 
@@ -129,7 +131,7 @@ class _Reader:
         unknown = (used | {vreg for _, vreg in h.liveins if vreg >= 0}) - self.classes.keys()
         if unknown:
             raise Refused("register", f"nothing gives the class of %{min(unknown)}")
-        added = {number: VirtualRegister(number, cls) for number, cls in self.classes.items()}
+        added = {n: VirtualRegister(n, cls) for n, cls in self.classes.items() if n not in h.registers}
         known = tuple(_with_successors(place, blocks) for place in range(len(blocks)))
         registers = {**added, **h.registers}
         return Function(h.name, h.fields, registers, h.liveins, h.fixed_stack, h.stack, known, start + 1)
@@ -141,7 +143,8 @@ class _Reader:
         bundled = False
         for self.line in range(at + 1, end):
             line = self.lines[self.line]
-            if _NOTHING.match(line):
+            code = line.strip(" ")
+            if not code or code.startswith(";"):
                 continue
             if not instructions and (match := _SUCCESSORS.match(line)):
                 found = _SUCCESSOR.findall(match[1])
@@ -152,7 +155,7 @@ class _Reader:
                 if liveins:
                     raise Refused("block", "a second line of live-ins")
                 liveins = tuple((name, int(mask, 16) if mask else -1) for name, mask in _LIVEIN.findall(match[1]))
-            elif line.strip(" ") == "}":
+            elif code == "}":
                 if not bundled or instructions[-1].opens_bundle:
                     raise Refused("instruction", "'}' without an open bundle")
                 instructions[-1] = replace(instructions[-1], closes_bundle=True)
@@ -177,24 +180,42 @@ class _Reader:
 
     def instruction(self, line: str, bundled: bool) -> Instruction:
         at = len(line) - len(line.lstrip(" "))
-        operands: list[Operand] = []
+        # What was read before in this function needs no second look; what is not found so is read by its expression.
+        known: list[Operand | None] = []
+        ends = line.find(" = ", at)
+        if ends >= 0:
+            known = [self.left.get(text) for text in line[at:ends].split(", ")]
+        operands = [operand for operand in known if operand is not None]
         separator = ""
+        if known and len(operands) == len(known):
+            at, separator = ends + 3, " = "
+        else:
+            operands.clear()
         while separator != " = " and (match := forms.DEFINITION.match(line, at)):
             operands.append(self.left.get(match[1]) or self.operand(match, match[1], True))
             separator = match[2]
             at = match.end()
         definitions = len(operands)
-        head = _HEAD.match(line, at)
-        if head is None or separator == ", ":
-            raise Refused("instruction", f"not an instruction: {line[at:]!r}")
-        flags, opcode = frozenset(head[1].split()), head[2]
-        at = head.end()
+        ends = line.find(" ", at)
+        opcode = line[at:ends]
+        flags, count = _NO_FLAGS, 0
+        if ends >= 0 and separator != ", " and opcode in self.opcodes:
+            at = ends
+        else:
+            head = _HEAD.match(line, at)
+            if head is None or separator == ", ":
+                raise Refused("instruction", f"not an instruction: {line[at:]!r}")
+            words, opcode = head[1].split(), head[2]
+            flags, count = frozenset(words), len(words)
+            at = head.end()
+            self.opcodes.add(opcode)
         separator = " "
-        # What was read before needs no second look; an operand that has a comma in it is never found so.
-        for text in line[at + 1 :].split(", ") if line.startswith(" ", at) else ():
-            if (known := self.right.get(text)) is None:
+        # An operand that has a comma in it is never found so.
+        ends = line.find(" :: ", at)
+        for text in line[at + 1 : ends if ends >= 0 else None].split(", ") if line.startswith(" ", at) else ():
+            if (operand := self.right.get(text)) is None:
                 break
-            operands.append(known)
+            operands.append(operand)
             at += len(separator) + len(text)
             separator = ", "
         while line.startswith(separator, at) and (match := forms.OPERAND.match(line, at + len(separator))):
@@ -216,16 +237,17 @@ class _Reader:
             memory.append(self.memory(match[0]))
             at = match.end()
             separator = ", "
-        brace = _BRACE.match(line, at)
-        if brace is None or len(flags) != len(head[1].split()):
+        brace = _BRACE.match(line, at) if at < len(line) else None
+        if (brace is None and at < len(line)) or len(flags) != count:
             raise Refused("instruction", f"not known here: {line[at:].strip(' ')!r} in {line.strip(' ')!r}")
         if opcode in _ASSEMBLY:
             if not operands or operands[0].kind is not Kind.EXTERNAL:
                 raise Refused("instruction", "inline assembly without its text")
             operands[0] = replace(operands[0], kind=Kind.ASM_STRING)
         _check_order(opcode, operands, definitions)
-        rest = (bundled, brace[1] is not None, False, self.line + 1)
-        return Instruction(opcode, tuple(operands), definitions, flags, tuple(memory), tuple(tail), *rest)
+        opens = brace is not None and brace[1] is not None
+        parts = tuple(operands), definitions, flags, tuple(memory), tuple(tail)
+        return Instruction(opcode, *parts, bundled, opens, False, self.line + 1)
 
     def operand(self, match: re.Match[str], text: str, left: bool) -> Operand:
         """An operand whose text was not met in this function before."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from smt_verifier.checker.certificate import Key
 from smt_verifier.checker.lanes import Lanes
@@ -51,7 +50,6 @@ OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Source:
     """What an operand is as a mask: EXEC, a mask that is followed, the mask of nobody or everybody, or none known.
 
@@ -59,11 +57,9 @@ class Source:
     numbers an active thread.
     """
 
-    exec: bool = False
-    mask: int = -1
-    constant: Truth = None
-    first: bool = False
-    number: bool = False
+    def __init__(self, exec: bool = False, mask: int = -1, constant: Truth = None) -> None:
+        self.exec, self.mask, self.constant = exec, mask, constant
+        self.first = self.number = False
 
     def of(self, cls: ThreadClass) -> Truth:
         """Whether the threads of a class are in it (10.2)."""
@@ -177,9 +173,9 @@ class Masks:
         if not sources:
             return sources
         if "compare-equal" in opcode.traits and self._finds_first(instruction):
-            sources[0] = replace(sources[0], first=True)
+            sources[0].first = True
         if "first-bit" in opcode.traits and self._is_inhabited(sources[0]) and self._is_active(sources[0]):
-            sources[0] = replace(sources[0], number=True)
+            sources[0].number = True
         return sources
 
     def _finds_first(self, instruction: Instruction) -> bool:

@@ -147,8 +147,10 @@ enum Node {
     /// ASCII characters, and whether all others are meant; never the end of a line.
     Set(u128, bool),
     Sequence(Vec<Node>),
-    Choice(Vec<Node>),
-    Repeat(Box<Node>, usize, usize),
+    /// Each with the ASCII characters that it may begin with.
+    Choice(Vec<(u128, Node)>),
+    /// How often, and what it may begin with.
+    Repeat(Box<Node>, usize, usize, u128),
     Not(Box<Node>),
     Rule(usize),
 }
@@ -203,10 +205,60 @@ fn grammar() -> &'static Grammar {
         let rules = starts.iter().zip(ends).filter_map(|(start, end)| GRAMMAR.get(*start..end));
         let lines: Vec<_> = rules.filter_map(|rule| rule.split_once(" = ")).collect();
         let numbers = lines.iter().enumerate().map(|(number, (name, _))| (*name, number)).collect();
-        let rules =
+        let mut rules: Vec<_> =
             lines.iter().map(|(name, text)| (*name, Source { rest: text, numbers: &numbers }.choice())).collect();
+        let mut known = vec![(0, false); rules.len()];
+        loop {
+            let next: Vec<_> = rules.iter().map(|(_, node)| begins(node, &known)).collect();
+            if next == known {
+                break;
+            }
+            known = next;
+        }
+        rules.iter_mut().for_each(|(_, node)| mark(node, &known));
         Grammar { rules, numbers }
     })
+}
+
+/// What ASCII characters a node may begin with, and whether it may read nothing; of rules it is known.
+fn begins(node: &Node, known: &[(u128, bool)]) -> (u128, bool) {
+    match node {
+        Node::Text(text) => (text.bytes().next().map_or(0, |letter| 1 << letter), text.is_empty()),
+        Node::Set(set, others) => (if *others { !set } else { *set }, false),
+        Node::Sequence(items) => items.iter().fold((0, true), |(letters, is_empty), item| {
+            let of_item = if is_empty { begins(item, known) } else { (0, false) };
+            (letters | of_item.0, of_item.1)
+        }),
+        Node::Choice(choices) => choices.iter().map(|(_, choice)| begins(choice, known)).fold((0, false), either),
+        Node::Repeat(node, least, ..) => either(begins(node, known), (0, *least == 0)),
+        Node::Not(_) => (0, true),
+        Node::Rule(number) => known.get(*number).copied().unwrap_or_default(),
+    }
+}
+
+fn either(a: (u128, bool), b: (u128, bool)) -> (u128, bool) {
+    (a.0 | b.0, a.1 || b.1)
+}
+
+/// Writes down what choices and what repeats may begin with: all, where they may read nothing.
+fn mark(node: &mut Node, known: &[(u128, bool)]) {
+    let all = |node: &Node| match begins(node, known) {
+        (_, true) => u128::MAX,
+        (letters, false) => letters,
+    };
+    match node {
+        Node::Sequence(items) => items.iter_mut().for_each(|item| mark(item, known)),
+        Node::Choice(choices) => choices.iter_mut().for_each(|(begin, choice)| {
+            *begin = all(choice);
+            mark(choice, known);
+        }),
+        Node::Repeat(node, _, _, begin) => {
+            *begin = all(node);
+            mark(node, known);
+        }
+        Node::Not(node) => mark(node, known),
+        Node::Text(_) | Node::Set(..) | Node::Rule(_) => (),
+    }
 }
 
 /// Reads the right side of a rule.
@@ -235,7 +287,7 @@ impl Source<'_> {
         if choices.len() == 1 {
             choices.remove(0)
         } else {
-            Node::Choice(choices)
+            Node::Choice(choices.into_iter().map(|choice| (u128::MAX, choice)).collect())
         }
     }
 
@@ -273,9 +325,9 @@ impl Source<'_> {
             Node::Rule(*self.numbers.get(name).unwrap_or_else(|| panic!("the grammar has no rule `{name}`")))
         };
         match self.rest.chars().next() {
-            Some('*') if self.eat('*') => Node::Repeat(Box::new(node), 0, usize::MAX),
-            Some('+') if self.eat('+') => Node::Repeat(Box::new(node), 1, usize::MAX),
-            Some('?') if self.eat('?') => Node::Repeat(Box::new(node), 0, 1),
+            Some('*') if self.eat('*') => Node::Repeat(Box::new(node), 0, usize::MAX, u128::MAX),
+            Some('+') if self.eat('+') => Node::Repeat(Box::new(node), 1, usize::MAX, u128::MAX),
+            Some('?') if self.eat('?') => Node::Repeat(Box::new(node), 0, 1, u128::MAX),
             _ => node,
         }
     }
@@ -302,6 +354,7 @@ impl Source<'_> {
 const DEPTH: usize = 64;
 
 struct Reading<'t> {
+    grammar: &'static Grammar,
     text: &'t str,
     /// Where the farthest character stands that no rule has read.
     far: usize,
@@ -316,17 +369,22 @@ impl<'t> Reading<'t> {
                 let rest = self.text.as_bytes().get(at..).filter(|rest| rest.first() == text.as_bytes().first())?;
                 rest.starts_with(text.as_bytes()).then_some(at + text.len())
             }
-            Node::Set(set, others) => {
-                // What is not ASCII is in no set: one byte of it after the other.
-                let letter = *self.text.as_bytes().get(at)?;
-                let is_in = letter.is_ascii() && set >> letter & 1 == 1;
-                (is_in != *others && letter != b'\n').then_some(at + 1)
-            }
+            Node::Set(set, others) => self.is_in(at, *set, *others).then_some(at + 1),
             Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
-            Node::Choice(choices) => choices.iter().find_map(|choice| self.attempt(choice, at, depth, out)),
-            Node::Repeat(node, least, most) => {
+            Node::Choice(choices) => {
+                let letter = self.letter(at);
+                let fitting = choices.iter().filter(|(begin, _)| begin >> letter & 1 == 1);
+                fitting.map(|(_, choice)| choice).find_map(|choice| self.attempt(choice, at, depth, out))
+            }
+            Node::Repeat(node, least, most, begin) => {
                 let (mut at, mut count) = (at, 0);
-                while let Some(end) = self.attempt(node, at, depth, out).filter(|end| count < *most && *end > at) {
+                if let (Node::Set(set, others), usize::MAX) = (&**node, *most) {
+                    let end = (at..).find(|at| !self.is_in(*at, *set, *others))?;
+                    self.far = self.far.max(end);
+                    return (end - at >= *least).then_some(end);
+                }
+                while count < *most && begin >> self.letter(at) & 1 == 1 {
+                    let Some(end) = self.attempt(node, at, depth, out).filter(|end| *end > at) else { break };
                     (at, count) = (end, count + 1);
                 }
                 (count >= *least).then_some(at)
@@ -338,9 +396,10 @@ impl<'t> Reading<'t> {
                 (!found).then_some(at)
             }
             Node::Rule(number) => {
-                let (name, node) = grammar().rules.get(*number)?;
+                let grammar = self.grammar;
+                let (name, node) = grammar.rules.get(*number)?;
                 let depth = depth.checked_sub(1)?;
-                if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                if !name.as_bytes().first()?.is_ascii_uppercase() {
                     return self.read(node, at, depth, out);
                 }
                 let mut inner = Vec::new();
@@ -352,6 +411,20 @@ impl<'t> Reading<'t> {
                 Some(end)
             }
         }
+    }
+
+    /// The character that stands there; for what is not ASCII, or not there, the end of a line: see `begins`, where it
+    /// is in every set of others.
+    fn letter(&self, at: usize) -> u8 {
+        self.text.as_bytes().get(at).copied().filter(u8::is_ascii).unwrap_or(b'\n')
+    }
+
+    /// Whether a character of a set stands there. What is not ASCII is in no set: one byte of it after the other.
+    fn is_in(&self, at: usize, set: u128, others: bool) -> bool {
+        self.text.as_bytes().get(at).is_some_and(|letter| {
+            let is_in = letter.is_ascii() && set >> letter & 1 == 1;
+            is_in != others && *letter != b'\n'
+        })
     }
 
     fn attempt(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
@@ -366,8 +439,8 @@ impl<'t> Reading<'t> {
 
 /// The tree of a text that is of this rule.
 pub fn parse<'t>(rule: &str, text: &'t str, line: usize) -> Done<Tree<'t>> {
-    let mut reading = Reading { text, far: 0 };
-    let (mut out, number) = (Vec::new(), *grammar().numbers.get(rule).unwrap_or(&usize::MAX));
+    let mut reading = Reading { grammar: grammar(), text, far: 0 };
+    let (mut out, number) = (Vec::new(), *reading.grammar.numbers.get(rule).unwrap_or(&usize::MAX));
     if reading.read(&Node::Rule(number), 0, DEPTH, &mut out) == Some(text.len()) {
         return Ok(out.pop().unwrap_or(Tree { rule: "", text, at: 0, inner: Vec::new() }));
     }

@@ -1,6 +1,7 @@
 //! What LLVM's tables say of the target (spec 2.2), and what headers may say (13.1): the files of
 //! `smt_verifier/checker/data`, which the README there describes.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -270,9 +271,9 @@ pub struct Tables {
     pub arguments: HashMap<Text, Argument>,
     operands: Vec<OperandRow>,
     /// Read when they are asked for: few are.
-    shapes: Vec<(Text, OnceLock<Option<Opcode>>)>,
-    /// Sorted by name, a tab behind it, and the shape.
-    opcodes: Vec<Text>,
+    shapes: Vec<(Text, OnceLock<Option<Box<Opcode>>>)>,
+    /// Lines sorted by name, a tab behind it, and the shape.
+    opcodes: Text,
     /// Header fields by path, and the entries of the rows of each list in order.
     pub fields: BTreeMap<Text, Field>,
     pub entries: HashMap<Text, Vec<Field>>,
@@ -284,9 +285,17 @@ pub fn tables() -> &'static Tables {
     TABLES.get_or_init(|| parse(TARGET).unwrap_or_default())
 }
 
+/// The lines of a section, comments too.
+fn section(text: Text, name: &str) -> Option<Text> {
+    let is_first = |at: &usize| at.checked_sub(1).is_none_or(|before| text.as_bytes().get(before) == Some(&b'\n'));
+    let mut heads = text.match_indices('[').map(|(at, _)| at).filter(is_first);
+    let head = format!("[{name}]\n");
+    let start = heads.find(|at| text.get(*at..).is_some_and(|rest| rest.starts_with(&head)))? + head.len();
+    text.get(start..heads.next().unwrap_or(text.len()))
+}
+
 fn lines(text: Text, name: &str) -> Option<impl Iterator<Item = Text>> {
-    let rest = text.split_once(&format!("[{name}]\n"))?.1;
-    Some(rest.split("\n[").next()?.lines().filter(|line| !line.starts_with('#')))
+    Some(section(text, name)?.lines().filter(|line| !line.starts_with('#')))
 }
 
 fn rows<T: Row>(text: Text, name: &str) -> Option<Vec<T>> {
@@ -322,7 +331,7 @@ fn parse(text: Text) -> Option<Tables> {
         arguments: keyed(text, "arguments")?,
         operands: rows(text, "operands")?,
         shapes: lines(text, "shapes")?.map(|line| (line, OnceLock::new())).collect(),
-        opcodes: lines(text, "opcodes")?.collect(),
+        opcodes: section(text, "opcodes")?,
         fields: keyed(FIELDS, "fields")?,
         entries: lists.iter().map(|list| Some((*list, rows(FIELDS, list)?))).collect::<Option<_>>()?,
     })
@@ -330,10 +339,18 @@ fn parse(text: Text) -> Option<Tables> {
 
 impl Tables {
     pub fn opcode(&self, name: &str) -> Option<&Opcode> {
-        let at = self.opcodes.partition_point(|line| line.split('\t').next() < Some(name));
-        let shape = self.opcodes.get(at)?.strip_prefix(name)?.strip_prefix('\t')?;
+        let mut lines = self.opcodes;
+        let shape = loop {
+            let start = lines.get(..lines.len() / 2)?.rfind('\n').map_or(0, |end| end + 1);
+            let line = lines.get(start..)?.lines().next()?;
+            match line.split('\t').next().cmp(&Some(name)) {
+                Ordering::Less => lines = lines.get(start + line.len() + 1..)?,
+                Ordering::Greater => lines = lines.get(..start)?,
+                Ordering::Equal => break line.strip_prefix(name)?.strip_prefix('\t')?,
+            }
+        };
         let (line, opcode) = self.shapes.get(canonical(shape)? as usize)?;
-        opcode.get_or_init(|| row(line)).as_ref()
+        opcode.get_or_init(|| row(line).map(Box::new)).as_deref()
     }
 
     pub fn processor(&self, name: &str) -> Option<&Processor> {

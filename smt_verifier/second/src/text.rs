@@ -15,7 +15,9 @@ type Numbered<'a> = (usize, &'a str);
 pub fn read(text: &str) -> Done<File> {
     // Both end a line for LLVM.
     let text = &text.replace("\r\n", "\n");
-    let control = text.chars().find(|c| c.is_control() && *c != '\n');
+    let is_plain = |byte| matches!(byte, b' '..=b'~' | b'\n');
+    let rest = text.bytes().position(|byte| !is_plain(byte)).and_then(|at| text.get(at..)).unwrap_or("");
+    let control = rest.chars().find(|c| c.is_control() && *c != '\n');
     ensure!(control.is_none(), "text", "", "a control character {:#x}", control.unwrap_or_default() as u32);
     let lines: Vec<Numbered> = text.split('\n').enumerate().map(|(k, line)| (k + 1, line)).collect();
     let mut file = File { module: String::new(), functions: Vec::new() };
