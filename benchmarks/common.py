@@ -29,6 +29,9 @@ _PLACES = (
     "--llvm14",
     "--llvm22",
     "--old",
+    "--ir",
+    "--asked",
+    "--again",
 )
 """Options that name a place on this machine, which nobody else has."""
 

@@ -2,6 +2,7 @@
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/plans.py DIR [--jobs 1] [--each 10] [--best 3] [--ablated 3] [--log FILE.jsonl]
+        [--toolchain triton]
 
 ``--each`` kernels of every target are compiled with ``-O=fast`` and ``-O=balanced``, every allocation audited; the
 first ``--best`` of every target, where the IR is below ``BEST_BYTES``, also with ``-O=best``, whose searches get
@@ -10,6 +11,8 @@ first ``--best`` of every target, where the IR is below ``BEST_BYTES``, also wit
 taken apart: registers packed or spread, the default plan or the best of ``balanced``'s, finished without an audit; what
 falls short of LLVM's compile counts as that. Cycles are modelled, of final machine code, with loops that run equally
 often in all codes of a kernel.
+
+With ``--toolchain triton`` both sides are made by the LLVM in Triton.
 
 An interrupt ends with the results of the kernels that are done; run again with the same log to go on.
 """
@@ -42,6 +45,7 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plan_rules import plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 BEST_BYTES = 60_000
 BEST_SECONDS = 5.0
@@ -63,9 +67,9 @@ def chosen(directory: Path, each: int, alike: int, most_bytes: int) -> list[Row]
     return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
 
 
-def llvms(ir: str, cpu: str) -> tuple[Row, Reference]:
+def llvms(ir: str, settings: Settings) -> tuple[Row, Reference]:
     """LLVM's default compile."""
-    given = planned(ir.encode(), "kernel.ll", Settings(cpu))
+    given = planned(ir.encode(), "kernel.ll", settings)
     assembly = given.compiler.direct(given.ir, "asm").decode()
     reference = Reference.of_assembly(assembly, given.target)
     cost = one(reference.costs)
@@ -73,11 +77,11 @@ def llvms(ir: str, cpu: str) -> tuple[Row, Reference]:
     return figures(cost, seconds), reference
 
 
-def compiled(ir: str, cpu: str, effort: Effort, llvm: Reference) -> Row:
+def compiled(ir: str, settings: Settings, effort: Effort, llvm: Reference) -> Row:
     """A compilation, proved, with the name of what was kept; its loops run as often as in LLVM's compile."""
     start = cpu_seconds()
-    settings = Settings(cpu, emit=Emit.ASM, effort=effort, allocator_seconds=BEST_SECONDS)
-    done = compile_module(ir.encode(), "kernel.ll", settings)
+    asked = replace(settings, emit=Emit.ASM, effort=effort, allocator_seconds=BEST_SECONDS)
+    done = compile_module(ir.encode(), "kernel.ll", asked)
     seconds = cpu_seconds() - start
     if done.data is None or done.report.outcome is not Outcome.PROVED:
         return {"error": str(done.report.outcome)}
@@ -105,9 +109,9 @@ def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
     return {"plan": name, **figures(found.get(name, llvm), cpu_seconds() - start)}
 
 
-def ablation(ir: str, cpu: str) -> Row:
+def ablation(ir: str, settings: Settings) -> Row:
     """The two effects apart and together."""
-    spread = planned(ir.encode(), "kernel.ll", Settings(cpu))
+    spread = planned(ir.encode(), "kernel.ll", settings)
     llvm = one(spread.direct_cost())
     # With the same trip counts, and none of what was allocated.
     packed = replace(spread, allocators=(DeterministicAllocator(packed=True),), _runs={}, _costs_of_texts={})
@@ -121,14 +125,14 @@ def ablation(ir: str, cpu: str) -> Row:
     }
 
 
-def measure(row: Row, what: str, directory: str) -> Row:
+def measure(row: Row, what: str, directory: str, toolchain: ToolchainChoice) -> Row:
     """One part of a kernel's results: ``llvm`` and an effort, or ``ablation``."""
-    ir, cpu = (Path(directory) / f"{row['name']}.ll").read_text(), row["target"]
+    ir, settings = (Path(directory) / f"{row['name']}.ll").read_text(), Settings(row["target"], toolchain=toolchain)
     try:
         if what == "ablation":
-            return {**row, what: ablation(ir, cpu)}
-        llvm, cost = llvms(ir, cpu)
-        return {**row, "llvm": llvm, what: compiled(ir, cpu, Effort(what), cost)}
+            return {**row, what: ablation(ir, settings)}
+        llvm, cost = llvms(ir, settings)
+        return {**row, "llvm": llvm, what: compiled(ir, settings, Effort(what), cost)}
     except VeriloccError as error:
         return {**row, "error": f"{what}: {str(error)[:300]}"}
 
@@ -202,6 +206,9 @@ def main() -> int:
     parser.add_argument("--most-bytes", type=int, default=70_000, help="of a kernel's IR")
     parser.add_argument("--best", type=int, default=3, help="of these with -O=best")
     parser.add_argument("--ablated", type=int, default=3, help="of these with the effects taken apart")
+    parser.add_argument(
+        "--toolchain", type=ToolchainChoice, default=ToolchainChoice.LLC, help="whose LLVM, on both sides"
+    )
     parser.add_argument("--log", type=Path, default=Path("out/plans.jsonl"))
     parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
     given = parser.parse_args()
@@ -212,7 +219,9 @@ def main() -> int:
     kernels = chosen(given.directory, given.each, given.alike, given.most_bytes)
     left = [(k, what) for k, what in parts(kernels, given.best, given.ablated) if what not in done.get(k["name"], {})]
     with ProcessPoolExecutor(given.jobs) as pool:
-        waiting = [pool.submit(measure, *job, str(given.directory)) for job in left if not given.summary]
+        waiting = [
+            pool.submit(measure, *job, str(given.directory), given.toolchain) for job in left if not given.summary
+        ]
         try:
             for future in as_completed(waiting):
                 new: Row = {**future.result(), "sources": source_digest()}
