@@ -30,7 +30,6 @@ from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
-from smt_verifier.checker.joined import check_moves
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import declared_units, live_virtual, may_hold, reads_are_declared, undeclared_scalars
@@ -102,17 +101,13 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     reads_are_declared(lanes[0], bounds.allocatable)
-    features = own.strings.get("target-features", "").split(",")
-    target = target._replace(
-        half_moves=target.half_moves and "-real-true16" not in features,
-        xnack=target.xnack and "-xnack" not in features,
-    )
+    if "-real-true16" in own.strings.get("target-features", "").split(","):
+        target = target._replace(half_moves=False)
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
-    _check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
@@ -131,8 +126,6 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
         (live_virtual(lanes[0]), live_virtual(lanes[1])),
-        *check_moves(lanes[1]),
-        target.has_agprs and q.fields.get(_INFO + "hasSpilledVGPRs") == "true",
     )
 
 
@@ -140,8 +133,7 @@ def _alignment(p: Function) -> str:
     """The greatest alignment of the frame: LLVM counts the objects that are listed, whatever the field says
     (MachineFrameInfo::CreateStackObject).
     """
-    every = (*p.stack.values(), *p.fixed_stack.values())
-    rows = (row for row in every if row.get("stack-id", "default") == "default")
+    rows = (row for row in p.stack.values() if row.get("stack-id", "default") == "default")
     return str(max([int(p.fields.get(_ALIGNMENT, "1")), *(int(row.get("alignment", "1")) for row in rows)]))
 
 
@@ -186,19 +178,6 @@ def _frame(lanes: Lanes) -> frozenset[int]:
     is_entry = fields.get(_INFO + "isEntryFunction") == "true"
     named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
     return _units(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
-
-
-def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
-    """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object; what keeps EXEC, for lanes that scalars are still to be spilled to.
-    """
-    taken = q.fields.get(_INFO + "frameOffsetReg", "") if len(q.stack) > len(p.stack) and not is_entry else ""
-    if "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named):
-        taken += q.fields.get(_INFO + "sgprForEXECCopy", "")
-    # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
-    pointer = _units(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
-    if not lanes.named.isdisjoint(_units(lanes, taken) - pointer):
-        raise Refused("reserved-register", f"{taken} is named, which LLVM takes")
 
 
 def _units(lanes: Lanes, names: str) -> frozenset[int]:
@@ -451,11 +430,25 @@ def _check_return(both: Both, number: int, state: State) -> None:
     code = both.before.code(number)
     if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
-    unread = both.unread[number]
+    unread = _unread_copies(both.after, number)
     for unit in both.restored:
         held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
+
+
+def _unread_copies(after: Lanes, number: int) -> set[int]:
+    """What a COPY of the block writes and nothing behind it reads. MachineCopyPropagation deletes it where the block
+    has no successor: a return does not name what it restores (12.3).
+    """
+    unread: set[int] = set()
+    for instruction in after.code(number):
+        registers = [o for o in instruction.operands if o.is_register]
+        unread.difference_update(k for o in registers if o.reads for k in after.keys(o, instruction))
+        written = {k for o in registers if o.is_def for k in after.keys(o, instruction)}
+        opcode = after.tables.opcode(instruction.opcode)
+        unread = unread | written if opcode is not None and "copy" in opcode.traits else unread - written
+    return unread
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,6 @@ class Both:
         existing: lanes, without those of ``originals``, that are known to be of P, and of Q.
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
         live: for each block, the lanes of virtual vector registers that P, and Q, reads before it writes them (11.3).
-        unread: for each block, targets of copies of Q that nothing behind reads, up to its end (12.3).
-        joined: blocks that LLVM joins with what follows (10.11).
-        spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
     """
 
     before: Lanes
@@ -72,9 +69,6 @@ class Both:
     frames: tuple[frozenset[int], frozenset[int]]
     scalars_before: frozenset[int]
     live: tuple[list[set[int]], list[set[int]]]
-    unread: list[frozenset[int]]
-    joined: frozenset[int]
-    spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 
@@ -104,13 +98,6 @@ class Effects:
     def spoil(self, place: Key, classes: Sequence[ThreadClass]) -> None:
         """A place of Q holds nothing any more; a vector one in these classes."""
         self._spoil(place, self.both.is_vector(place, after=True), classes)
-
-    def expire(self, place: Key, classes: Sequence[ThreadClass]) -> None:
-        """A place of Q was read for the last time; a vector one in these classes (11)."""
-        vector = self.both.is_vector(place, after=True)
-        if vector:
-            self._spoil_cells(place)
-        self.state.expire(place, vector, classes)
 
     def _spoil(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         if vector:

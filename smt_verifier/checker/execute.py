@@ -308,9 +308,6 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
-        kind, _, way = both.forms.opcode(b).value("spill").partition(",")
-        if both.spills_to_registers and kind != "S" and way.endswith(",save"):
-            raise Refused("callee-saved", f"{b.opcode} may write accumulators in threads that wait in the caller")
         for key in self.both.after.marked(b).defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
@@ -368,7 +365,7 @@ class Execution(Effects):
         for key in marked.killed | dead:
             if key >= VIRTUAL or key < self._specials or key in self.both.limits.allocatable or key in self._scc:
                 dies = key not in dead and self.both.is_vector(key, after=True)
-                self.expire(key, [c for c in running if c.kind == "P"] if dies else running)
+                self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
                 if dies:
                     self.state.dying.add(key)
 
@@ -378,7 +375,7 @@ class Execution(Effects):
         self.let_die()
         for unit in self.state.given:
             self.state.scalars.add(unit, (unit,))
-        self.state.end_block(joined=self.block in both.joined)
+        self.state.end_block()
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live[True][s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
@@ -417,7 +414,7 @@ class Execution(Effects):
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""
         running = self.state.running()
         for key in sorted(self.state.dying):
-            self.expire(key, running)
+            self.spoil(key, running)
         self.state.dying.clear()
 
     def _call(self, a: Instruction) -> None:

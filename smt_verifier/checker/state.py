@@ -282,18 +282,6 @@ class State:
         """A place holds nothing."""
         self.write(place, vector, NONE, classes)
 
-    def expire(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
-        """A place was read for the last time: it holds nothing, and copies of it and into it go on, for nothing has
-        written it (10.6, 11).
-        """
-        if not vector:
-            self.write(place, vector, NONE, classes)
-            return
-        for cls in classes:
-            cls.part.write(place, NONE)
-            if place in self.narrowed:
-                cls.part.write(_behind(place), NONE)
-
     def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
         """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
         copied while the class waits, those that its source holds as well (10.6).
@@ -397,17 +385,11 @@ class State:
                     is_lost = any(cls.was_active[epoch] for epoch in others)
                     cls.part.write(place, NONE if is_lost else cls.part.holds[place] & {place})
 
-    def end_block(self, *, joined: bool) -> None:
-        """Copies are propagated no further: what the targets hold themselves is read from now on. Where LLVM joins the
-        block with the next one, they may be: what a class missed holds no more than what may be read for it (10.11).
-        """
-        for cls in self.classes if joined else ():
-            for target in cls.missed & self.copies.keys():
-                cls.part.write(target, self.held(target, True, cls))
+    def end_block(self) -> None:
+        """Copies are propagated no further: what the targets hold themselves is read from now on."""
         for target in self.narrowed:
             for cls in self.classes:
-                if not joined:
-                    cls.part.write(target, self.held_behind(target, cls))
+                cls.part.write(target, self.held_behind(target, cls))
                 cls.part.write(_behind(target), NONE)
         self.narrowed.clear()
 

@@ -8,8 +8,7 @@ use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
-use crate::header::{info, registers_in};
-use crate::joined;
+use crate::header::info;
 use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
@@ -24,8 +23,6 @@ struct Walk<'a> {
     part: &'a BlockPart,
     /// Of each block of P, and of Q, virtual vector registers that are live at its entry (spec 11.3).
     live: &'a [Vec<Set<Lane>>; 2],
-    /// What each block of Q leaves to those that LLVM joins with it.
-    left: &'a [joined::Left],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -79,8 +76,6 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
     let live = &[context.before, context.after].map(entry::live_virtual);
-    let left = &joined::check(context.after)?;
-    nothing_taken(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -97,7 +92,6 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
             parts,
             part,
             live,
-            left,
             block,
             at,
             state,
@@ -148,25 +142,6 @@ fn keeps_promises(context: &Context<'_>) -> Done {
     })
 }
 
-/// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object; what keeps EXEC, for lanes that scalars are still to be spilled to.
-fn nothing_taken(context: &Context<'_>) -> Done {
-    let (p, q) = (context.before, context.after);
-    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
-    let pointer = registers_in(q, "stackPtrOffsetReg");
-    let pointer: Set<u32> =
-        pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
-    let adds = q.stack.len() > p.stack.len() && info(p, "isEntryFunction") != "true";
-    let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
-    for (key, _) in [("frameOffsetReg", adds), ("sgprForEXECCopy", spills)].into_iter().filter(|(_, taken)| *taken) {
-        let names = registers_in(q, key);
-        let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
-        let free = units.all(|unit| pointer.contains(unit) || !context.touched_after.contains(unit));
-        ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
-    }
-    Ok(())
-}
-
 impl<'a> Walk<'a> {
     fn steps(mut self) -> Done<usize> {
         let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
@@ -196,7 +171,7 @@ impl<'a> Walk<'a> {
     fn edges(&mut self, block: &Block) -> Done {
         let tested = tested(block, self.block);
         self.state.bury();
-        self.state.end_copies(self.left[self.block].joined);
+        self.state.end_copies();
         self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
@@ -279,10 +254,6 @@ impl<'a> Walk<'a> {
         let other = self.state.threads().any(|class| class.active && class.kind == 'O');
         let entry = info(self.context.after, "isEntryFunction") == "true";
         let asked = (other || q.is_whole_wave()) && !entry && !q.has("no-code") && self.is_last();
-        // LLVM may keep slots of vectors in registers of the other vector file, which nobody saves.
-        let elsewhere = self.context.processor.has_agprs && info(self.context.after, "hasSpilledVGPRs") == "true";
-        let saves = matches!(q.spill(), Some((kind, _, true)) if kind != "S");
-        ensure!(!(asked && elsewhere && saves), "callee-saved", q, "it may write accumulators that are not set aside");
         let set_aside = |lane: &Lane| !lane.vector || self.context.reserved_after.contains(&lane.a);
         let fits = !asked || q.lanes(Operand::is_def).iter().all(set_aside);
         ensure!(fits, "callee-saved", q, "a register that is not set aside for whole waves");
@@ -647,7 +618,12 @@ impl<'a> Walk<'a> {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
-        let unread = &self.left[self.block].unread;
+        let mut unread: Set<Lane> = Set::default();
+        for i in &context.after.blocks[self.block].instructions {
+            let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
+            unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
+            unread.extend(written.into_iter().filter(|_| i.has("copy")));
+        }
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             let held = held && !unread.contains(&Lane::unit(*unit));

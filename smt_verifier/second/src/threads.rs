@@ -433,17 +433,8 @@ impl State {
         }
     }
 
-    /// At the end of a block: copies are propagated within it only. Where it is `joined` with the next one, what a class
-    /// missed holds no more than what may be read for it (spec 10.11).
-    pub fn end_copies(&mut self, joined: bool) {
-        if joined {
-            for number in self.select(|class| class.kind != 'P') {
-                let class = &self.classes[number];
-                let places: Vec<Lane> = class.part.all_places().filter(|place| place.of == Of::Unit).collect();
-                let read: Vec<(Lane, Vec<Lane>)> = places.iter().map(|at| (*at, self.held(class, *at))).collect();
-                read.iter().filter(|(at, _)| at.vector).for_each(|(at, n)| self.classes[number].part.write(*at, n));
-            }
-        }
+    /// At the end of a block: copies are propagated within it only.
+    pub fn end_copies(&mut self) {
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
             self.classes.iter_mut().for_each(|class| class.waited.clear());
