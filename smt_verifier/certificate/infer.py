@@ -59,7 +59,7 @@ class _Guess(Execution):
         self.asks = False
         self.both.forms.compared = compared
         self.chosen[self.at] = best
-        for key in self.both.after.marked(b).defined:
+        for key in self.both.after.operand_keys(b).defined:
             self.spoil(key, self.state.running())
 
     def _is_forgotten(self, place: Place) -> bool:

@@ -125,7 +125,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         lanes[1].named,
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
-        (live_virtual(lanes[0]), live_virtual(lanes[1])),
+        live_virtual(lanes[1]),
     )
 
 

@@ -51,7 +51,7 @@ class Both:
         frames: units that slots are addressed with, in P and in Q (6).
         existing: lanes, without those of ``originals``, that are known to be of P, and of Q.
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
-        live: for each block, the lanes of virtual vector registers that P, and Q, reads before it writes them (11.3).
+        live_after: for each block, the lanes of virtual vector registers that Q reads before it writes them (11.3).
     """
 
     before: Lanes
@@ -68,7 +68,7 @@ class Both:
     named_after: frozenset[int]
     frames: tuple[frozenset[int], frozenset[int]]
     scalars_before: frozenset[int]
-    live: tuple[list[set[int]], list[set[int]]]
+    live_after: list[set[int]]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 

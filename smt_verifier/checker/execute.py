@@ -59,7 +59,7 @@ class Execution(Effects):
             self._open_bundle(b, pair)
             return
         self._require_followed(a, opcode)
-        before, after = self.both.before.marked(a), self.both.after.marked(b)
+        before, after = self.both.before.operand_keys(a), self.both.after.operand_keys(b)
         expands = "call" in opcode.traits or after.of_frame
         if expands:
             self.let_die()
@@ -83,9 +83,7 @@ class Execution(Effects):
         calls = "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands)
         if calls:
             self._call(a)
-        self._access(a, after=False, expands=expands)
-        self._access(b, after=True, expands=expands)
-        self.state.given_up.clear()
+        self._access(b, expands=expands)
         for place in pair.spoiled:
             self.spoil(place, writes)
         self.define(a, definitions, writes, lost)
@@ -107,12 +105,11 @@ class Execution(Effects):
         opcode = self.both.forms.opcode(a)
         self._check_alone(a, opcode)
         move = self.both.moves[False].read(a, opcode)
-        self._access(a, after=False, expands=False, copies="copy" in opcode.traits)
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
-            self._killed_by_moves |= self.both.before.marked(a).killed_scalars
+            self._killed_by_moves |= self.both.before.operand_keys(a).killed_scalars
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
@@ -137,15 +134,13 @@ class Execution(Effects):
         self._check_written(b, opcode, repeats=original is not None)
         self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
-        given = self._given(self.both.after.marked(b).killed, self._killed_by_moves)
+        given = self._given(self.both.after.operand_keys(b).killed, self._killed_by_moves)
         self.let_die()
         plain = not _PLAIN.isdisjoint(opcode.traits)
         if not plain and original is None:
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
-        copies = "copy" in opcode.traits
-        of_scalar = copies and not self.both.after.marked(b).written
-        self._access(b, after=True, expands=not of_scalar, copies=copies)
+        self._access(b, expands=True, copies="copy" in opcode.traits)
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
@@ -160,7 +155,7 @@ class Execution(Effects):
             read = {k for o in used for k in self.both.after.keys(o, b)}
             partly = [o.vreg for o in b.operands if o.is_def and o.is_register and o.vreg >= 0 and "undef" in o.flags]
             others = {k for vreg in partly for k in self.both.after.all_lanes(vreg)}
-            for place in (self.both.after.marked(b).defined | others) - read:
+            for place in (self.both.after.operand_keys(b).defined | others) - read:
                 self.spoil(place, self.state.running())
         else:
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
@@ -308,7 +303,7 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
-        for key in self.both.after.marked(b).defined:
+        for key in self.both.after.operand_keys(b).defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
                     f"{b.opcode} writes a register in threads that wait in the caller, and is not in wwmReservedRegs"
@@ -357,12 +352,12 @@ class Execution(Effects):
 
     def _heed_flags(self, b: Instruction) -> None:
         """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
-        marked = self.both.after.marked(b)
-        dead = marked.dead
-        if not marked.killed and not dead:
+        keys = self.both.after.operand_keys(b)
+        dead = keys.dead
+        if not keys.killed and not dead:
             return
         running = self.state.running()
-        for key in marked.killed | dead:
+        for key in keys.killed | dead:
             if key >= VIRTUAL or key < self._specials or key in self.both.limits.allocatable or key in self._scc:
                 dies = key not in dead and self.both.is_vector(key, after=True)
                 self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
@@ -377,38 +372,30 @@ class Execution(Effects):
             self.state.scalars.add(unit, (unit,))
         self.state.end_block()
         successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
-        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live[True][s])}
+        live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
-        dead = {p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable}
-        self._give_up(p for p in dead if p >= VIRTUAL and not any(p in both.live[False][s] for s in successors))
-        self.state.abandon({p: self.state.accounts[True].lost_in(p) for p in dead})
+        self.state.abandon(p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable)
 
-    def _access(self, i: Instruction, *, after: bool, expands: bool, copies: bool = False) -> None:
-        """A text reads vector places and is about to write some: those that it only writes held nothing for the path
-        (11.3).
+    def _access(self, b: Instruction, *, expands: bool, copies: bool = False) -> None:
+        """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).
 
         Args:
             expands: LLVM may write a dead register where it expands the instruction; a virtual register that is defined
                 may yet become one.
             copies: it is a COPY, which LLVM may delete if nothing reads its target.
         """
-        state, marked = self.state, (self.both.after if after else self.both.before).marked(i)
-        read, written, account = marked.read, marked.written, state.accounts[after]
-        if state.epoch and account.dangers:
-            allocatable = self.both.limits.allocatable
-            only_written = [p for p in written if p not in read and (p >= VIRTUAL or (after and p in allocatable))]
-            if after:
-                state.abandon({p: account.lost_in(p) for p in only_written})
-            else:
-                self._give_up(only_written)
-        danger = expands or (bool(written) and max(written) >= VIRTUAL)
-        account.access(read, written, state.epoch, danger=danger, copies=copies)
-
-    def _give_up(self, places: Iterable[int]) -> None:
-        """Nothing on the path reads any more what these virtual registers of P hold (11.3)."""
-        for place in places:
-            if lost := self.state.accounts[False].lost_in(place):
-                self.state.given_up.setdefault(place, set()).update(lost)
+        state, keys = self.state, self.both.after.operand_keys(b)
+        state.steps += 1
+        read, written = keys.read, keys.written
+        if expands or (written and max(written) >= VIRTUAL):
+            state.dangers[state.epoch] = state.steps
+        allocatable = self.both.limits.allocatable
+        state.abandon([p for p in written if p not in read and (p >= VIRTUAL or p in allocatable)])
+        accessed, steps = state.accessed, state.steps
+        for place in written:
+            accessed[place] = steps - copies
+        for place in read:
+            accessed[place] = steps
 
     def let_die(self) -> None:
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""
@@ -443,7 +430,7 @@ class Execution(Effects):
         if "frame-adjust" in opcode.traits or "call" in opcode.traits:
             return
         lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
-        if bases.isdisjoint(lanes.marked(written).defined):
+        if bases.isdisjoint(lanes.operand_keys(written).defined):
             return
         for part in [c.part for c in self.state.classes]:
             for place in [p for p in part.holds if self._is_vector_slot(p, after=True)]:

@@ -13,7 +13,7 @@ SGPR_BASE = 8192
 """First unit that is not of a vector register (the tables' numbering)."""
 
 
-class Marked:
+class OperandKeys:
     """Keys of an instruction's register operands, by what its text says of them.
 
     Attributes:
@@ -68,18 +68,18 @@ class Lanes:
         self._keys: dict[tuple[int, str, str], tuple[int, ...]] = {}
         self._classes: dict[int, RegisterClass] = {}
         self._vector: dict[int, bool] = {}
-        self._marked: dict[int, Marked] = {}
+        self._operand_keys: dict[int, OperandKeys] = {}
         self.declared: dict[int, frozenset[int]] = {}
         """Units that the live-ins of each block declare, once they were asked for (``declared_units``)."""
         self._code: dict[int, list[Instruction]] = {}
         self._known: dict[int, tuple[Operand, tuple[int, ...]]] = {}
         """Operands by ``id``, which are kept, with their keys."""
 
-    def marked(self, instruction: Instruction) -> Marked:
+    def operand_keys(self, instruction: Instruction) -> OperandKeys:
         """What an instruction's text says of its registers: by its line, and worked out once."""
-        known = self._marked.get(instruction.line)
+        known = self._operand_keys.get(instruction.line)
         if known is None or known.instruction is not instruction:
-            known = self._marked[instruction.line] = Marked(instruction, self)
+            known = self._operand_keys[instruction.line] = OperandKeys(instruction, self)
         return known
 
     def code(self, number: int) -> list[Instruction]:

@@ -67,8 +67,8 @@ def limits(
     numbered = {*data.units("s", sgprs), *data.units("v", vgprs), *data.units("a", agprs)}
     units = {name: _registers(fields.get(f"{_INFO}{name}", "''")) for name in _SET_ASIDE}
     base_pointer = _registers("'$sgpr34'") if _has_base_pointer(strings, words, fields) else frozenset[int]()
-    reserved = data.marked("reserved").union(base_pointer, *units.values())
-    kept = data.marked("kept").union(base_pointer, *(units[name] for name in _KEPT))
+    reserved = data.operand_keys("reserved").union(base_pointer, *units.values())
+    kept = data.operand_keys("kept").union(base_pointer, *(units[name] for name in _KEPT))
     allocatable = frozenset(numbered | _registers("'$vcc'")) - reserved
     scalars = data.units("s")
     beyond = max(allocatable.intersection(scalars), default=scalars[0] - 1)

@@ -6,7 +6,7 @@ value. All changes below keep that so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import Key
@@ -107,34 +107,6 @@ class ThreadClass:
 
 
 @dataclass(slots=True)
-class Account:
-    """What LLVM's passes may do in one block to vector registers of a text that are dead on the path (11.3).
-
-    Attributes:
-        accessed: when one was last read or written, counted in steps of the text; a COPY counts only once it is read.
-        dangers: per epoch, the last step at which LLVM may write a register that nothing reads.
-        steps: steps of the text so far.
-    """
-
-    accessed: dict[Key, int] = field(default_factory=dict[Key, int])
-    dangers: dict[int, int] = field(default_factory=dict[int, int])
-    steps: int = 0
-
-    def access(self, read: set[int], written: set[int], epoch: int, *, danger: bool, copies: bool) -> None:
-        """A step that reads and writes these registers."""
-        self.steps += 1
-        if danger:
-            self.dangers[epoch] = self.steps
-        self.accessed.update(dict.fromkeys(written, self.steps - copies))
-        self.accessed.update(dict.fromkeys(read, self.steps))
-
-    def lost_in(self, place: Key) -> set[int]:
-        """Epochs in which it may have been overwritten behind its last access, if nothing reads it any more."""
-        since = self.accessed.get(place, 0)
-        return {epoch for epoch, step in self.dangers.items() if step > since}
-
-
-@dataclass(slots=True)
 class State:
     """Scalars, classes of threads, and what is known of masks.
 
@@ -150,9 +122,10 @@ class State:
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
         narrowed: targets of copies of which it is not known whether they or their sources are read.
         written: when a vector place was written in this block, counted in writes of EXEC.
+        accessed: when Q last read or wrote one, counted in its steps; a COPY counts only once it is read (11.3).
+        dangers: per epoch, Q's last step at which LLVM may write a register that nothing reads.
+        steps: steps of Q so far.
         epoch: writes of EXEC in this block.
-        accounts: of P and of Q, what LLVM's passes may do to registers that are dead on the path (11.3).
-        given_up: of P's virtual registers, the epochs in which LLVM may have overwritten them, since the last pair.
         given: units of scalar registers that both texts killed where P reads on (11.2).
         dying: vector places whose last read was marked, in classes that may wait soon (11.1).
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
@@ -171,9 +144,10 @@ class State:
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
     narrowed: set[Key] = field(default_factory=set[Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
+    accessed: dict[Key, int] = field(default_factory=dict[Key, int])
+    dangers: dict[int, int] = field(default_factory=dict[int, int])
+    steps: int = 0
     epoch: int = 0
-    accounts: tuple[Account, Account] = field(default_factory=lambda: (Account(), Account()))
-    given_up: dict[Key, set[int]] = field(default_factory=dict[Key, set[int]])
     given: set[int] = field(default_factory=set[int])
     dying: set[int] = field(default_factory=set[int])
     cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
@@ -373,17 +347,17 @@ class State:
         """What a place holds in a class for who is behind the block (10.6)."""
         return cls.part.holds.get(target, NONE) | cls.part.holds.get(_behind(target), NONE)
 
-    def abandon(self, lost: Mapping[int, set[int]]) -> None:
-        """Nothing on the path reads any more what these places hold. A class that waits may have lost it in an epoch in
-        which it was active; not what a virtual register of P holds that P may have lost in the same epochs (11.3).
+    def abandon(self, places: Iterable[Key]) -> None:
+        """Nothing on the path reads any more what these vector places hold: a class that waits may have lost it while
+        it was active (11.3).
         """
         waiting = [cls for cls in self.classes if not cls.active]
-        for place, epochs in lost.items() if waiting else ():
-            others = epochs - self.given_up.get(place, set())
+        for place in places if self.dangers and waiting else ():
+            since = self.accessed.get(place, 0)
+            epochs = [epoch for epoch, step in self.dangers.items() if step > since]
             for cls in waiting if epochs else ():
                 if place in cls.part.holds and any(cls.was_active[epoch] for epoch in epochs):
-                    is_lost = any(cls.was_active[epoch] for epoch in others)
-                    cls.part.write(place, NONE if is_lost else cls.part.holds[place] & {place})
+                    cls.part.write(place, NONE)
 
     def end_block(self) -> None:
         """Copies are propagated no further: what the targets hold themselves is read from now on."""

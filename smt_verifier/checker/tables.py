@@ -245,7 +245,7 @@ class Tables:
         file = next(f for f in self._files.values() if f.letter == letter)
         return range(file.base, file.base + 2 * (file.size if count is None else count))
 
-    def marked(self, mark: str) -> frozenset[int]:
+    def operand_keys(self, mark: str) -> frozenset[int]:
         """Units of all registers with a mark."""
         units = {unit for r in self._specials.values() if mark in r.marks for unit in r.units}
         return frozenset(units.union(*(self.units(f.letter) for f in self._files.values() if mark in f.marks)))

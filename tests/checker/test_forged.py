@@ -307,18 +307,6 @@ TAKEN = Pair(
     S_NOP 0, implicit %0, implicit %1""",
     "steps 1- 1+ 3= 1+ 3=", left=("vgpr_32", "vgpr_32"),
 )  # fmt: skip
-LOST_BEFORE = replace(
-    TAKEN, before=TAKEN.before.replace("    $exec", "    %0:vgpr_32 = COPY $vgpr0\n    $exec"),
-    steps="steps 1- 1+ 3= 1- 1+ 3=",
-)  # fmt: skip
-LOST_IN_ONE = Pair(
-    LOST_BEFORE.classes, LOST_BEFORE.liveins,
-    "%2:vgpr_32 = V_MOV_B32_e32 1, implicit $exec\n"
-    + LOST_BEFORE.before.replace("    %2:vgpr_32 = V_MOV_B32_e32 1, implicit $exec\n", ""),
-    "%2:vgpr_32 = V_MOV_B32_e32 1, implicit $exec\n"
-    + LOST_BEFORE.after.replace("V_MOV_B32_e32 1, implicit $exec", "COPY %2"),
-    "steps 1= 1- 1+ 1= 1+ 1= 1- 1+ 3=", left=("vgpr_32", "vgpr_32", "vgpr_32"),
-)  # fmt: skip
 WAITING = """\
 entry
 class 0 T on
@@ -463,7 +451,6 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a dead register that some threads need": (OVERWRITTEN, "value"),
     "a virtual register that may become one that some threads need": (TAKEN, "value"),
     "a virtual register that is dead ahead, and some threads need": (AHEAD, "relation"),
-    "a virtual register that is dead in both, which only a copy of the second may become": (LOST_IN_ONE, "value"),
     "a register that is copied to itself": (ITSELF, "value"),
     "a copy that threads missed, read by a lane's number": (MISSED, "value"),
     "restored by a copy that is deleted": (RESTORED, "callee-saved"),
@@ -514,7 +501,6 @@ RIGHT = {
         after=TAKEN.after.replace("    %0:vgpr_32 = COPY $vgpr0\n    $exec", "    $exec"),
         steps="steps 1- 1+ 6=",
     ),
-    "a virtual register that the text before has lost as well": LOST_BEFORE,
     "a virtual register that is live ahead": replace(
         AHEAD, after=AHEAD.after.replace(MOVED, MOVED.replace("    %0:vgpr_32 = COPY $vgpr0\n", "")),
         steps=AHEAD.steps.removesuffix("1+ 3=") + "3=",

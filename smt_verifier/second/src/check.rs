@@ -21,8 +21,8 @@ struct Walk<'a> {
     context: &'a Context<'a>,
     parts: &'a [BlockPart],
     part: &'a BlockPart,
-    /// Of each block of P, and of Q, virtual vector registers that are live at its entry (spec 11.3).
-    live: &'a [Vec<Set<Lane>>; 2],
+    /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
+    live: &'a [Set<Lane>],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -75,7 +75,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
-    let live = &[context.before, context.after].map(entry::live_virtual);
+    let live = &entry::live_virtual(context);
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -176,20 +176,13 @@ impl<'a> Walk<'a> {
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
-        let live = |place: &Lane, side: Side| {
-            block.successors.iter().any(|successor| self.live[side as usize][*successor].contains(place))
-        };
+        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.live[*successor].contains(place));
         let free = |place: &Lane| match place.of {
             Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
-            _ => place.of == Of::Virtual && place.vector && !live(place, Side::Place),
+            _ => place.of == Of::Virtual && place.vector && !virtual_too(place),
         };
         let held: Set<Lane> = self.state.threads().flat_map(|class| class.part.all_places()).filter(free).collect();
-        for place in held {
-            if !live(&place, Side::Name) {
-                self.state.abandon(place, Side::Name);
-            }
-            self.state.abandon(place, Side::Place);
-        }
+        held.into_iter().for_each(|place| self.state.abandon(place));
         for successor in block.successors.iter().copied() {
             let claimed = self.parts[successor].entry.as_ref();
             let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
@@ -294,7 +287,6 @@ impl<'a> Walk<'a> {
 
     fn before_alone(&mut self, p: &Instruction) -> Done {
         self.may_stand_alone(p)?;
-        self.access(p, Side::Name);
         let moved = moves::read(self.context, self.context.before, p)?;
         let mut defined = p.lanes(Operand::is_def);
         let effect = if let Some(moved) = &moved {
@@ -356,11 +348,8 @@ impl<'a> Walk<'a> {
         self.may_stand_alone(q)?;
         self.state.bury();
         self.waiting_callers(q)?;
-        // A copy of a scalar needs no vector register.
-        if !q.has("copy") || q.lanes(Operand::is_def).iter().any(|place| place.vector) {
-            self.state.note_expanded(Side::Place);
-        }
-        self.access(q, Side::Place);
+        self.state.note_expanded();
+        self.access(q, q.has("copy"));
         if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
             self.repeats += 1;
             self.repeat(of, q)?;
@@ -388,9 +377,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Spec 11.3.
-    fn access(&mut self, i: &Instruction, side: Side) {
+    fn access(&mut self, q: &Instruction, copies: bool) {
         let may_die = |place: Lane| place.of != Of::Unit || self.context.allocatable(place);
-        self.state.access(side, &i.lanes(Operand::reads), &i.lanes(Operand::is_def), i.has("copy"), may_die);
+        self.state.access(&q.lanes(Operand::reads), &q.lanes(Operand::is_def), copies, may_die);
     }
 
     /// Spec 13.6.
@@ -490,12 +479,9 @@ impl<'a> Walk<'a> {
         let effect = Effect::of(context, &mut self.state, p)?;
         self.remember(p, &run);
         if expands {
-            self.state.note_expanded(Side::Name);
-            self.state.note_expanded(Side::Place);
+            self.state.note_expanded();
         }
-        self.access(p, Side::Name);
-        self.access(q, Side::Place);
-        self.state.end_gap();
+        self.access(q, false);
         if p.has("call") {
             self.call(q)?;
         }

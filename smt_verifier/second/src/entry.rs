@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
 use crate::masks::{Mark, Mask};
-use crate::model::{ensure, Block, Done, Function, Operand, UNDEF};
+use crate::model::{ensure, Block, Done, Operand, UNDEF};
 use crate::state;
 use crate::threads::{Class, State, WAVE};
 
@@ -170,12 +170,12 @@ pub fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     units.iter().filter(whole).copied().collect()
 }
 
-/// Of each block of a text, the lanes of virtual vector registers that are read on some path before they are written
-/// (spec 11.3).
-pub fn live_virtual(text: &Function) -> Vec<Set<Lane>> {
-    let blocks = &text.blocks;
+/// Of each block of Q, the lanes of virtual vector registers that are read on some path before they are written (spec
+/// 11.3).
+pub fn live_virtual(context: &Context<'_>) -> Vec<Set<Lane>> {
+    let blocks = &context.after.blocks;
     let mut all: Vec<Set<Lane>> = vec![Set::default(); blocks.len()];
-    let mut changed = true;
+    let mut changed = context.has_virtual;
     while changed {
         changed = false;
         for (number, block) in blocks.iter().enumerate().rev() {

@@ -53,23 +53,6 @@ struct Copied {
     valid: bool,
 }
 
-/// What LLVM's passes may do in one block to vector registers of a text that are dead on the path (spec 11.3).
-#[derive(Clone, Debug, Default)]
-struct Account {
-    /// When one was last read or written.
-    accessed: Map<Lane, u32>,
-    /// Behind each write of EXEC the last time that LLVM may have written dead ones.
-    expanded: Map<u32, u32>,
-}
-
-impl Account {
-    /// When it may have been overwritten behind its last access: behind which write of EXEC, and the time.
-    fn lost(&self, lane: Lane) -> Vec<(u32, u32)> {
-        let since = self.accessed.get(&lane).copied().unwrap_or(0);
-        self.expanded.iter().map(|(exec, at)| (*exec, *at)).filter(|(_, at)| *at > since).collect()
-    }
-}
-
 /// All that is known between two instructions.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -81,10 +64,10 @@ pub struct State {
     copies: Vec<Copied>,
     /// When a place was last written in this block.
     written: Map<Lane, u32>,
-    /// Of P, and of Q (spec 11.3).
-    accounts: [Account; 2],
-    /// Virtual registers that LLVM may have overwritten in P, and behind which write of EXEC, since the last pair (11.3).
-    given_up: Set<(Lane, u32)>,
+    /// When Q last read or wrote a vector register in this block, and when LLVM may have written dead ones: the last time
+    /// between two writes of EXEC (spec 11.3).
+    accessed: Map<Lane, u32>,
+    expanded: Vec<u32>,
     pub exec_written: u32,
     /// Vector places that are killed, until EXEC is written (spec 11.1).
     dying: Set<Lane>,
@@ -193,49 +176,30 @@ impl State {
     }
 
     /// Nobody on the path reads any more what a vector register holds. Threads that wait may have lost it while they were
-    /// active behind the last access; but not what P has in the same virtual register, where P may have lost it as well
-    /// (spec 11.3).
-    pub fn abandon(&mut self, lane: Lane, side: Side) {
-        let lost = self.accounts[side as usize].lost(lane);
-        if side == Side::Name {
-            self.given_up.extend(lost.iter().map(|(exec, _)| (lane, *exec)).filter(|_| lane.of == Of::Virtual));
-            return;
-        }
-        for number in self.select(|class| !class.active) {
-            let class = &self.classes[number];
-            let mut lost = lost.iter().filter(|(_, at)| class.was_active(*at)).peekable();
-            if lost.peek().is_some() {
-                let own = class.part.holds(lane).contains(&lane)
-                    && lost.all(|(exec, _)| self.given_up.contains(&(lane, *exec)));
-                self.classes[number].part.write(lane, if own { std::slice::from_ref(&lane) } else { &[] });
-            }
-        }
+    /// active behind the last access (spec 11.3).
+    pub fn abandon(&mut self, place: Lane) {
+        let since = self.accessed.get(&place).copied().unwrap_or(0);
+        let times: Vec<u32> = self.expanded.iter().copied().filter(|at| *at > since).collect();
+        self.spoil(place, &self.select(|class| !class.active && times.iter().any(|at| class.was_active(*at))));
     }
 
     /// LLVM may write dead registers where it expands this instruction (spec 11.3).
-    pub fn note_expanded(&mut self, side: Side) {
-        self.accounts[side as usize].expanded.insert(self.exec_written, self.now);
+    pub fn note_expanded(&mut self) {
+        self.expanded.retain(|at| *at <= self.exec_written);
+        self.expanded.push(self.now);
     }
 
-    /// A text reads the first ones, and is about to write the others. A copy counts as soon as it is read (spec 11.3).
-    pub fn access(
-        &mut self, side: Side, read: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool,
-    ) {
+    /// Q reads the first ones, and is about to write the others. A copy counts as soon as it is read (spec 11.3).
+    pub fn access(&mut self, read: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool) {
         // A virtual register may yet become one that is dead here.
         if written.iter().any(|place| place.vector && place.of == Of::Virtual) {
-            self.note_expanded(side);
+            self.note_expanded();
         }
         let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
-        abandoned.for_each(|place| self.abandon(*place, side));
+        abandoned.for_each(|place| self.abandon(*place));
         let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
-        self.accounts[side as usize]
-            .accessed
+        self.accessed
             .extend(written.chain(read.iter().map(|place| (*place, self.now))).filter(|(place, _)| place.vector));
-    }
-
-    /// A pair is done: what P gave up before it is no longer asked for (spec 11.3).
-    pub fn end_gap(&mut self) {
-        self.given_up.clear();
     }
 
     /// What is killed holds nothing for the active classes of threads (spec 11.1).
