@@ -397,8 +397,15 @@ impl State {
         }
     }
 
-    /// At the end of a block: copies are propagated within it only.
-    pub fn end_copies(&mut self) {
+    /// At the end of a block: copies are propagated within it only. What is `read` in a copy of the next block holds, in
+    /// a class that missed it, no more than what may be read for it (spec 10.11).
+    pub fn end_copies(&mut self, read: &Set<Lane>) {
+        for number in self.select(|class| !read.is_empty() && class.kind != 'P') {
+            let class = &self.classes[number];
+            let places: Vec<Lane> = class.part.all_places().filter(|place| read.contains(place)).collect();
+            let read: Vec<(Lane, Vec<Lane>)> = places.iter().map(|at| (*at, self.held(class, *at))).collect();
+            read.iter().for_each(|(at, names)| self.classes[number].part.write(*at, names));
+        }
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
             self.classes.iter_mut().for_each(|class| class.waited.clear());
