@@ -62,9 +62,7 @@ class Lanes:
         wave: lanes of a wave.
     """
 
-    def __init__(
-        self, function: Function, parts: list[tuple[int, ...]], tables: Tables, grain: int, wave: int
-    ) -> None:
+    def __init__(self, function: Function, parts: list[tuple[int, ...]], tables: Tables, grain: int, wave: int) -> None:
         self.function = function
         self.parts = parts
         self.tables = tables
@@ -210,24 +208,31 @@ def parts_of(function: Function) -> list[tuple[int, ...]]:
     """
     ahead = [{place for place, _ in block.successors} for block in function.blocks]
     entered = [0] * len(ahead)
-    for places in ahead:
-        for place in places:
+    for number in reachable(ahead):
+        for place in ahead[number]:
             entered[place] += 1
     only = [next(iter(places)) if len(places) == 1 else -1 for places in ahead]
     following = [place if place > 0 and entered[place] == 1 else -1 for place in only]
-    joined = set(following)
-    parts: list[tuple[int, ...]] = [() for _ in ahead]
-    reached: set[int] = set()
-    for number in range(len(ahead)):
-        if number not in joined:
-            row = [number]
-            while following[row[-1]] >= 0:
-                row.append(following[row[-1]])
-            parts[number] = tuple(row)
-            reached.update(row)
-    for number in set(range(len(ahead))) - reached:  # A circle that nothing enters.
-        parts[number] = (number,)
+    parts: list[tuple[int, ...]] = [(number,) for number in range(len(ahead))]
+    joined = {following[number] for number in reachable(ahead)}
+    for number in reachable(ahead) - joined:
+        row = [number]
+        while following[row[-1]] >= 0:
+            row.append(following[row[-1]])
+        for part in row:
+            parts[part] = ()
+        parts[number] = tuple(row)
     return parts
+
+
+def reachable(ahead: list[set[int]]) -> set[int]:
+    """The blocks that the function's entry leads to; ``ahead``: the successors of each."""
+    entered, pending = {0}, [0]
+    while pending:
+        places = ahead[pending.pop()] - entered
+        entered |= places
+        pending += places
+    return entered
 
 
 def container(key: int) -> int:

@@ -602,6 +602,123 @@ block 3
 block 4
 {NOTHING}steps 2=""",
 )  # fmt: skip
+STORED = "GLOBAL_STORE_DWORD $vgpr4_vgpr5, {value}, 0, 0, implicit $exec"
+ALL_ON = NOTHING.replace("class 1 T off\n", "").replace("class 2", "class 1").replace("class 3", "class 2")
+ALL_ON += "h $12292 $12292 2\nin 0 2\nh %0.0 $0 1\nh $8 $8 2\n"
+
+
+def _forwarded(body: str, *blocks: str) -> Pair:
+    """A copy into ``%0`` that other threads miss, and a store that reads it in another block.
+
+    Args:
+        blocks: claims and steps of each block.
+    """
+    texts = [
+        f"{first}{{narrow}}\n{body}".format(
+            copy=copy, value=value, narrow=NARROW.format(mask), widen=WIDEN.format(mask.split(":")[0]), live=live
+        ).replace("{value}", value)
+        for first, copy, value, mask, live in (
+            ("%0:vgpr_32 = COPY $vgpr0\n", "%0:vgpr_32 = COPY $vgpr1", "%0", "%2:sreg_64", "$vgpr1, $vgpr4_vgpr5"),
+            (
+                "", "$vgpr0 = COPY $vgpr1", "$vgpr0", "$sgpr8_sgpr9",
+                "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9",
+            ),
+        )
+    ]  # fmt: skip
+    classes = ("vgpr_32", "vgpr_32", "sreg_64")
+    steps = "\n".join(f"block {n}\n{block}" for n, block in enumerate(blocks)).removeprefix("block 0\n")
+    return Pair(classes, "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11", *texts, steps)
+
+
+SKIPPED = f"""{{copy}}
+    S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    liveins: {{live}}
+  bb.2:
+    liveins: {{live}}
+    {{widen}}
+    S_NOP 0
+    S_NOP 0
+    {STORED}"""
+VANISHED = _forwarded(SKIPPED, "steps 1- 1= 1- 1+ 1=", OF_STORE + "steps", OF_STORE + "steps 5=")
+SKIPPING = _forwarded(
+    SKIPPED.replace("  bb.2", "    S_NOP 0\n  bb.2"),
+    "steps 1- 1= 1- 1+ 1=", OF_STORE + "steps 1=", OF_STORE + "steps 5=",
+)  # fmt: skip
+BRANCHES = f"""{{copy}}
+    {{widen}}
+    S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    liveins: {{live}}
+    {STORED}
+    S_NOP 0
+    S_NOP 1
+    S_ENDPGM 0
+  bb.2:
+    liveins: {{live}}
+    {STORED}
+    S_NOP 0"""
+HOISTED = _forwarded(BRANCHES, "steps 1- 1= 1- 1+ 2=", ALL_ON + "steps 4=", ALL_ON + "steps 3=")
+NOT_HOISTED = _forwarded(
+    BRANCHES.replace(STORED, "S_NOP 3\n    " + STORED, 1),
+    "steps 1- 1= 1- 1+ 2=", ALL_ON + "steps 5=", ALL_ON + "steps 3=",
+)  # fmt: skip
+ARMS = f"""S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    successors: %bb.3
+    liveins: {{live}}
+    S_NOP 1
+    {{copy}}
+    S_BRANCH %bb.3
+  bb.2:
+    liveins: {{live}}
+    S_NOP 2
+    {{copy}}
+  bb.3:
+    liveins: {{live}}
+    {{widen}}
+    S_NOP 0
+    S_NOP 0
+    {STORED}"""
+OF_ARM = OF_STORE + "h $2 $2 1\n"
+MERGED = _forwarded(
+    ARMS, "steps 1- 2=", OF_ARM + "steps 1= 1- 1+ 1=", OF_ARM + "steps 1= 1- 1+", OF_STORE + "steps 5=",
+)  # fmt: skip
+NOT_MERGED = _forwarded(
+    ARMS.replace("  bb.3:", "    S_NOP 4\n  bb.3:"),
+    "steps 1- 2=", OF_ARM + "steps 1= 1- 1+ 1=", OF_ARM + "steps 1= 1- 1+ 1=", OF_STORE + "steps 5=",
+)  # fmt: skip
+ENDS = f"""S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    successors: %bb.3
+    liveins: {{live}}
+    {{copy}}
+    S_BRANCH %bb.3
+  bb.2:
+    liveins: {{live}}
+    S_CBRANCH_SCC1 %bb.4, implicit undef $scc
+  bb.3:
+    successors: %bb.5
+    liveins: {{live}}
+    {{widen}}
+    {STORED}
+    S_NOP 7
+    S_BRANCH %bb.5
+  bb.4:
+    S_NOP 6
+    S_NOP 7
+  bb.5:
+    S_NOP 8
+    S_NOP 8
+    S_NOP 8"""
+SHORTENED = _forwarded(
+    ENDS, "steps 1- 2=", OF_ARM + "steps 1- 1+ 1=", OF_STORE + "steps 1=", OF_STORE + "steps 4=", NOTHING + "steps 2=",
+    NOTHING + "steps 4=",
+)  # fmt: skip
+NOT_SHORTENED = replace(
+    SHORTENED, before=SHORTENED.before.replace("S_NOP 7\n  bb.5", "S_NOP 9\n  bb.5"),
+    after=SHORTENED.after.replace("S_NOP 7\n  bb.5", "S_NOP 9\n  bb.5"),
+)  # fmt: skip
 CALLER = """entry
 class 0 T on
 class 1 O off
@@ -732,6 +849,10 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "what a block that is joined does not declare": (UNDECLARED, "value"),
     "a copy that other threads miss, forwarded in a copy of the next block": (FORWARDED, "relation"),
     "a condition that the next block does not declare": (IN_SCC, "live-in"),
+    "a copy that other threads miss, forwarded over a block that vanishes": (VANISHED, "relation"),
+    "a copy that other threads miss, forwarded to what is hoisted": (HOISTED, "relation"),
+    "a copy that other threads miss, forwarded from a common end": (MERGED, "relation"),
+    "a copy that other threads miss, forwarded to what is left of a block": (SHORTENED, "relation"),
     "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "callee-saved"),
 }  # fmt: skip
 RIGHT = {
@@ -850,6 +971,10 @@ RIGHT = {
         after=FORWARDED.after.replace("    GLOBAL", "    S_NOP 0\n    GLOBAL"),
         steps=FORWARDED.steps.replace("steps 2=\nblock 4", "steps 3=\nblock 4"),
     ),
+    "a copy that other threads miss, and a block that does not vanish": SKIPPING,
+    "a copy that other threads miss, and nothing that is hoisted": NOT_HOISTED,
+    "a copy that other threads miss, and no common end": NOT_MERGED,
+    "a copy that other threads miss, and a block that stays as it is": NOT_SHORTENED,
     "restored by a copy, and a block too large for a copy": replace(
         RESTORED_BEFORE,
         before=RESTORED_BEFORE.before + "\n    S_NOP 0",

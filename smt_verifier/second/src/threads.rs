@@ -402,9 +402,8 @@ impl State {
     pub fn end_copies(&mut self, read: &Set<Lane>) {
         for number in self.select(|class| !read.is_empty() && class.kind != 'P') {
             let class = &self.classes[number];
-            let places: Vec<Lane> = class.part.all_places().filter(|place| read.contains(place)).collect();
-            let read: Vec<(Lane, Vec<Lane>)> = places.iter().map(|at| (*at, self.held(class, *at))).collect();
-            read.iter().for_each(|(at, names)| self.classes[number].part.write(*at, names));
+            let held: Vec<(Lane, Vec<Lane>)> = read.iter().map(|at| (*at, self.held(class, *at))).collect();
+            held.iter().for_each(|(at, names)| self.classes[number].part.write(*at, names));
         }
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
