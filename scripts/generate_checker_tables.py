@@ -66,6 +66,7 @@ NAMED = {
     semantics.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
     "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
+    **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64"), ("vector-move",)),
 }  # fmt: skip
 """Traits of single opcodes."""
 
@@ -78,9 +79,15 @@ _PAIRED = "V_DUAL_"
 _IN_SSA = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_TO_REG"})
 """Made into copies before allocation; behind it LLVM knows no such instruction, or moves a part of what it says to
 define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
-_NOT_SAID = re.compile(r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+")
-"""Sets EXEC or the program counter, keeps what its result held, or exchanges registers that M0 chooses, and LLVM's
-table does not say so. LLVM makes none of them (ISA manuals)."""
+_NOT_SAID = re.compile(
+    r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
+)
+"""Sets EXEC or the program counter, keeps what its result held (of a block of registers, what M0 leaves out), or
+exchanges registers that M0 chooses, and LLVM's table does not say so. LLVM makes none of them ahead of its allocation
+(ISA manuals; SIFrameLowering.cpp)."""
+_WHOLE_WAVES = re.compile(r"SI_CS_CHAIN_TC_|SI_TCRETURN_(?:CHAIN|GFX_WholeWave)|SI_WHOLE_WAVE_FUNC_")
+"""Leaves for a function, with another EXEC, that reads what threads hold that never entered this one (AMDGPUUsage,
+amdgpu_cs_chain, llvm.amdgcn.set.inactive.chain.arg), or is of such a function."""
 _OPENS_BRACKETS = re.compile(r"S_OR_SAVEEXEC_B(?:32|64)\Z")
 """What may open a whole-wave bracket (``core/brackets.py``)."""
 
@@ -407,7 +414,7 @@ class _Instructions:
 
 
 def _is_followed(name: str) -> bool:
-    return not name.startswith(_PAIRED) and name not in _IN_SSA and not _NOT_SAID.match(name)
+    return not (name.startswith(_PAIRED) or name in _IN_SSA or _NOT_SAID.match(name) or _WHOLE_WAVES.match(name))
 
 
 def described(name: str, processor: str = MODES[0]) -> InstructionDescription:

@@ -62,7 +62,6 @@ class Definitions:
         self._codes = codes
         self._rows = [list(self._effects(n, code, moves, followed)) for n, code in enumerate(codes)]
         self._entries: dict[int, _Known] = {order[0]: {}}
-        successors = [[s for s, _ in block.successors] for block in lanes.function.blocks]
         pending = set(order)
         while pending:
             for block in [n for n in order if n in pending]:
@@ -72,7 +71,7 @@ class Definitions:
                 known = dict(self._entries[block])
                 for row in self._rows[block]:
                     _apply(row, known)
-                for successor in successors[block]:
+                for successor in lanes.successors(block):
                     if self._join(successor, known):
                         pending.add(successor)
 

@@ -112,7 +112,7 @@ def make_certificate(
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
     """
-    blocks = both.before.function.blocks
+    count = len(both.before.parts)
     pairing = pair_all(both, unpaired, in_order=in_order)
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
@@ -127,7 +127,7 @@ def make_certificate(
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n] if not joined else needs.waking_splits[n] if waking_splits else set()
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
-    entries: list[_Observed | None] = [None] * len(blocks)
+    entries: list[_Observed | None] = [None] * count
     order = reverse_postorder(both)
     pending = {0}
     for _ in range(_ROUNDS):
@@ -137,10 +137,11 @@ def make_certificate(
             if n not in pending:
                 continue
             pending.discard(n)
-            if hasty and not blocks[n].successors and not certificate.blocks[n].repeats:
+            successors = both.before.successors(n)
+            if hasty and not successors and not certificate.blocks[n].repeats:
                 continue
             state = _run(both, n, certificate.blocks[n], choices)
-            for s, _ in blocks[n].successors:
+            for s in successors:
                 observed = _observe(both, n, s, state, needs, joined=joined and not witnesses)
                 old = entries[s]
                 new = observed if old is None else _meet(old, observed)

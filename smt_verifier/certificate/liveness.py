@@ -56,8 +56,8 @@ def wanted(
             that it had, whatever others write.
         splits: whether they are asked for; ``waking_splits`` likewise.
     """
-    lanes, blocks = both.before, both.before.function.blocks
-    codes = [lanes.code(number) for number in range(len(blocks))]
+    lanes, blocks = both.before, range(len(both.before.parts))
+    codes = [lanes.code(number) for number in blocks]
     rows = [[_operands(i, lanes) for i in code] for code in codes]
     slots = {
         key for number, _ in both.moves[0].kinds.items() for key in both.before.slot(number, 0, _bits(both, number))
@@ -66,7 +66,7 @@ def wanted(
         _read_of_waiting(both, code, of_block) if waiting else set[int]()
         for code, of_block in zip(codes, rows, strict=True)
     ]
-    successors = [[s for s, _ in block.successors] for block in blocks]
+    successors = [lanes.successors(number) for number in blocks]
     live: list[set[int]] = [set() for _ in blocks]
     later: list[set[int]] = [set() for _ in blocks]
     changed = True

@@ -90,7 +90,7 @@ def pair_all(both: Both, unpaired: Collection[Place] = (), *, in_order: bool = F
         unpaired: instructions of P that stand alone.
         in_order: pure instructions pair as they stand, whatever their readers call for.
     """
-    count = len(both.before.function.blocks)
+    count = len(both.before.parts)
     ps = [_Side(n, both.before, both, after=False) for n in range(count)]
     qs = [_Side(n, both.after, both, after=True) for n in range(count)]
     differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(ps, qs, strict=True)]
@@ -159,7 +159,7 @@ def _pairs(
 
 def reverse_postorder(both: Both) -> list[int]:
     """The blocks that can be reached, each before its successors but for loops."""
-    successors = [[s for s, _ in block.successors] for block in both.before.function.blocks]
+    successors = [both.before.successors(number) for number in range(len(both.before.parts))]
     order: list[int] = []
     visited = {0}
     stack = [(0, iter(successors[0]))]
@@ -215,7 +215,7 @@ def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple
                     wanted[block, number] = operation(instruction, both, after=True)
             at += count if kind != "-" else 0
     by_operation: dict[Hashable, list[tuple[int, int]]] = {key: [] for key in wanted.values()}
-    for block in range(len(both.before.function.blocks)) if wanted else ():
+    for block in range(len(both.before.parts)) if wanted else ():
         for number, instruction in enumerate(both.before.code(block)):
             key = operation(instruction, both, after=False)
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):

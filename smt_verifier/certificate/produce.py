@@ -168,7 +168,7 @@ def _suspects(both: Both, certificate: Certificate) -> tuple[set[Place], bool]:
     found: set[Place] = set()
     rows = [
         ((block, number), i)
-        for block in range(len(both.before.function.blocks))
+        for block in range(len(both.before.parts))
         for number, i in enumerate(both.before.code(block))
     ]
     for _, i in rows:

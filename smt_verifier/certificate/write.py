@@ -9,7 +9,7 @@ from smt_verifier.checker.certificate import LANES, Certificate, Claims, Entry, 
 
 def write_certificate(certificate: Certificate, grain: int) -> str:
     """The text of a certificate; ``grain`` is 2 where lanes are 32 bits wide, else 1."""
-    lines = ["verilocc-certificate 1", f"function {certificate.function}"]
+    lines = ["verilocc-certificate 2", f"function {certificate.function}"]
     for number, block in enumerate(certificate.blocks):
         lines.append(f"block {number}")
         if block.entry is not None:

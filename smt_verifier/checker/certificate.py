@@ -167,7 +167,7 @@ class _Reader:
         return int(word)
 
     def read(self) -> Certificate:
-        if self._words() != ["verilocc-certificate", "1"]:
+        if self._words() != ["verilocc-certificate", "2"]:
             raise self._bad()
         head = self._words()
         if head[0] != "function" or len(head) < 2:

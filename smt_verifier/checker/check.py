@@ -30,9 +30,17 @@ from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
-from smt_verifier.checker.lanes import Lanes, names_halves
+from smt_verifier.checker.joined import copied_blocks
+from smt_verifier.checker.lanes import Lanes, names_halves, parts_of
 from smt_verifier.checker.limits import limits
-from smt_verifier.checker.liveins import declared_units, live_virtual, may_hold, reads_are_declared, undeclared_scalars
+from smt_verifier.checker.liveins import (
+    declared_units,
+    leave_undeclared,
+    live_virtual,
+    may_hold,
+    reads_are_declared,
+    undefine_undeclared,
+)
 from smt_verifier.checker.model import File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
@@ -99,15 +107,20 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     compare_blocks(p, q)
     _enters_once(p)
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
-    lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
+    parts = parts_of(p)
+    lanes = tuple(Lanes(f, parts, data, grain, target.wave_size) for f in (p, q))
     reads_are_declared(lanes[0], bounds.allocatable)
-    if "-real-true16" in own.strings.get("target-features", "").split(","):
-        target = target._replace(half_moves=False)
+    features = own.strings.get("target-features", "").split(",")
+    target = target._replace(
+        half_moves=target.half_moves and "-real-true16" not in features,
+        xnack=target.xnack and "-xnack" not in features,
+    )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
+    _check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
@@ -126,6 +139,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         (_frame(lanes[0]), _frame(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
         live_virtual(lanes[1]),
+        copied_blocks(lanes[1]),
+        target.has_agprs and q.fields.get(_INFO + "hasSpilledVGPRs") == "true",
     )
 
 
@@ -133,7 +148,8 @@ def _alignment(p: Function) -> str:
     """The greatest alignment of the frame: LLVM counts the objects that are listed, whatever the field says
     (MachineFrameInfo::CreateStackObject).
     """
-    rows = (row for row in p.stack.values() if row.get("stack-id", "default") == "default")
+    every = (*p.stack.values(), *p.fixed_stack.values())
+    rows = (row for row in every if row.get("stack-id", "default") == "default")
     return str(max([int(p.fields.get(_ALIGNMENT, "1")), *(int(row.get("alignment", "1")) for row in rows)]))
 
 
@@ -180,6 +196,22 @@ def _frame(lanes: Lanes) -> frozenset[int]:
     return _units(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
 
 
+def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
+    """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
+    function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
+    spilled to.
+    """
+    frame = q.fields.get(_INFO + "frameOffsetReg", "") if len(q.stack) > len(p.stack) and not is_entry else ""
+    spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
+    mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
+    # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
+    kept = _units(lanes, mask) - _units(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
+    code = [i for block in q.blocks for i in block.instructions] if kept else []
+    read = {k for i in code for o in i.operands if o.reads for k in lanes.keys(o, i)}
+    if not (lanes.named.isdisjoint(_units(lanes, frame)) and kept.isdisjoint(read)):
+        raise Refused("reserved-register", f"{frame} or {mask} is named, which LLVM takes")
+
+
 def _units(lanes: Lanes, names: str) -> frozenset[int]:
     """Units of the registers in a list of the header."""
     return frozenset(u for name in re.findall(r"\$(\w+)", names) for u in lanes.register(name).units)
@@ -202,7 +234,7 @@ def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]
     """The instructions of P that are repeated somewhere (8.3)."""
     known: dict[Place, Original] = {}
     for block, number in repeated:
-        if not block < len(both.before.function.blocks):
+        if not block < len(both.before.parts):
             raise Refused("certificate", f"there is no block {block}")
         code = both.before.code(block)
         if not number < len(code):
@@ -228,7 +260,7 @@ def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]
 def check_function(both: Both, certificate: Certificate) -> Accepted:
     """Check the certificate of one function; see ``check``."""
     blocks = certificate.blocks
-    if certificate.function != both.before.function.name or len(blocks) != len(both.before.function.blocks):
+    if certificate.function != both.before.function.name or len(blocks) != len(both.before.parts):
         raise Refused("certificate", "it is of another function")
     if blocks[0].entry is not None:
         raise Refused("certificate", "something is claimed of the function's entry")
@@ -245,7 +277,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             expected += len(step[1][1].operands) if step[1] is not None else 0
         execution.end_block()
         _check_return(both, number, state)
-        for successor, _ in both.before.function.blocks[number].successors:
+        for successor in both.before.successors(number):
             claimed = blocks[successor].entry
             if claimed is None:
                 raise Refused("relation", f"nothing is claimed of block {successor}", f"block {number}")
@@ -280,6 +312,8 @@ def steps_of(both: Both, number: int, block: BlockCertificate) -> Iterator[tuple
 def run_step(execution: Execution, step: tuple[Numbered | None, Numbered | None], block: BlockCertificate) -> None:
     """Execute one step."""
     a, b = step
+    if execution.both.before.joints:
+        execution.go_on(a[0] if a is not None else None, b[0] if b is not None else None)
     if b is None:
         assert a is not None
         execution.before_alone(a[1], a[0])
@@ -317,23 +351,15 @@ def initial_state(both: Both) -> State:
     outside = vectors.copy()
     path = vectors.copy()
     for part in (scalars, path):
-        for key in [k for k in part.holds if not may_hold(both, k, declared)]:
-            pristine = part.holds[key] & {("^", key, 0, 0)}
-            part.write(key, NONE if key in both.named_after else pristine)
+        leave_undeclared(both, part, declared)
     classes = [
         ThreadClass("P", True, {}, path),
         ThreadClass("T", True, {}, vectors),
         ThreadClass("O", False, {}, outside),
     ]
     state = State(scalars, classes, some=True, name_cells=cells)
-    _leave_undefined(both, state, 0)
+    undefine_undeclared(both, state, 0)
     return state
-
-
-def _leave_undefined(both: Both, state: State, number: int) -> None:
-    """What P does not declare at a block's entry (4.4)."""
-    for unit in undeclared_scalars(both, number):
-        state.undefine(unit, False, ())
 
 
 def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
@@ -357,7 +383,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
         for key in keys:
             if isinstance(key, tuple) and key[0] == "&":
                 registry.setdefault(key[1], set()).add(key)
-    _leave_undefined(both, state, number)
+    undefine_undeclared(both, state, number)
     return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
 
 
@@ -430,25 +456,11 @@ def _check_return(both: Both, number: int, state: State) -> None:
     code = both.before.code(number)
     if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
-    unread = _unread_copies(both.after, number)
+    unread = both.copied.unread[number]
     for unit in both.restored:
         held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
-
-
-def _unread_copies(after: Lanes, number: int) -> set[int]:
-    """What a COPY of the block writes and nothing behind it reads. MachineCopyPropagation deletes it where the block
-    has no successor: a return does not name what it restores (12.3).
-    """
-    unread: set[int] = set()
-    for instruction in after.code(number):
-        registers = [o for o in instruction.operands if o.is_register]
-        unread.difference_update(k for o in registers if o.reads for k in after.keys(o, instruction))
-        written = {k for o in registers if o.is_def for k in after.keys(o, instruction)}
-        opcode = after.tables.opcode(instruction.opcode)
-        unread = unread | written if opcode is not None and "copy" in opcode.traits else unread - written
-    return unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,17 +481,19 @@ _TESTS = {"exec0": (True, True), "exec1": (True, False), "scc0": (False, True), 
 
 def test_of(both: Both, number: int) -> Test | None:
     """What tells the two successors of a block apart, where that is followed (12.2)."""
-    block = both.before.function.blocks[number]
-    code = both.before.code(number)
+    successors = both.before.successors(number)
+    if len(successors) != 2 or successors[0] == successors[1]:
+        return None
+    last = both.before.parts[number][-1]
+    code = both.before.code_of(last)
     branches = [i for i in code if "branch" in both.forms.opcode(i).traits]
-    positions = {s for s, _ in block.successors}
-    if not branches or len(positions) != 2 or len(block.successors) != 2 or code[-len(branches) :] != branches:
+    if not branches or code[-len(branches) :] != branches:
         return None
     test = _TESTS.get(both.forms.opcode(branches[0]).value("test"))
     plain = len(branches) <= 2 and all("barrier" in both.forms.opcode(i).traits for i in branches[1:])
     target = branches[0].operands[0].number
-    other = branches[1].operands[0].number if len(branches) == 2 else number + 1
-    return Test(*test, target) if test is not None and plain and positions == {target, other} else None
+    other = branches[1].operands[0].number if len(branches) == 2 else last + 1
+    return Test(*test, target) if test is not None and plain and {*successors} == {target, other} else None
 
 
 def leave(both: Both, number: int, successor: int, state: State, claimed: Entry) -> None:

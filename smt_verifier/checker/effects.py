@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.forms import Definition, Forms, Pair
+from smt_verifier.checker.joined import Copied
 from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Instruction, Operand
@@ -52,6 +53,8 @@ class Both:
         existing: lanes, without those of ``originals``, that are known to be of P, and of Q.
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
         live_after: for each block, the lanes of virtual vector registers that Q reads before it writes them (11.3).
+        copied: what LLVM may move to the ends of Q's blocks (10.11, 12.3).
+        spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
     """
 
     before: Lanes
@@ -69,6 +72,8 @@ class Both:
     frames: tuple[frozenset[int], frozenset[int]]
     scalars_before: frozenset[int]
     live_after: list[set[int]]
+    copied: Copied
+    spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 
@@ -98,6 +103,13 @@ class Effects:
     def spoil(self, place: Key, classes: Sequence[ThreadClass]) -> None:
         """A place of Q holds nothing any more; a vector one in these classes."""
         self._spoil(place, self.both.is_vector(place, after=True), classes)
+
+    def expire(self, place: Key, classes: Sequence[ThreadClass]) -> None:
+        """A place of Q was read for the last time; a vector one in these classes (11)."""
+        vector = self.both.is_vector(place, after=True)
+        if vector:
+            self._spoil_cells(place)
+        self.state.expire(place, vector, classes)
 
     def _spoil(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         if vector:

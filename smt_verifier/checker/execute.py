@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
-from smt_verifier.checker.liveins import declared_units
+from smt_verifier.checker.liveins import declared_units, leave_undeclared, undefine_undeclared
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
@@ -303,6 +303,9 @@ class Execution(Effects):
             return
         if "no-code" in both.forms.opcode(b).traits:
             return
+        kind, _, way = both.forms.opcode(b).value("spill").partition(",")
+        if both.spills_to_registers and kind != "S" and way.endswith(",save"):
+            raise Refused("callee-saved", f"{b.opcode} may write accumulators in threads that wait in the caller")
         for key in self.both.after.operand_keys(b).defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
@@ -360,21 +363,42 @@ class Execution(Effects):
         for key in keys.killed | dead:
             if key >= VIRTUAL or key < self._specials or key in self.both.limits.allocatable or key in self._scc:
                 dies = key not in dead and self.both.is_vector(key, after=True)
-                self.spoil(key, [c for c in running if c.kind == "P"] if dies else running)
+                self.expire(key, [c for c in running if c.kind == "P"] if dies else running)
                 if dies:
                     self.state.dying.add(key)
 
     def end_block(self) -> None:
         """Behind the last step."""
         both = self.both
-        self.let_die()
-        for unit in self.state.given:
-            self.state.scalars.add(unit, (unit,))
-        self.state.end_block()
-        successors = [successor for successor, _ in both.before.function.blocks[self.block].successors]
+        if both.before.joints:
+            self.go_on(len(both.before.code(self.block)), len(both.after.code(self.block)))
+        self._end_part()
+        self.state.end_block(both.copied.read[self.block])
+        successors = both.before.successors(self.block)
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
         self.state.abandon(p for p in held - live if VIRTUAL <= p < SLOT or p in both.limits.allocatable)
+
+    def go_on(self, before: int | None, after: int | None) -> None:
+        """The next instructions of P and of Q, by number, or neither: what begins before them is entered (4.5)."""
+        both, state = self.both, self.state
+        for part in both.before.joints.get((self.block, before), ()) if before is not None else ():
+            undefine_undeclared(both, state, part)
+        for part in both.after.joints.get((self.block, after), ()) if after is not None else ():
+            self._end_part()
+            state.given.clear()
+            self._killed_by_moves.clear()
+            declared = declared_units(both.after, part)
+            held = {p for cls in state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
+            state.abandon(p for p in held - declared if p in both.limits.allocatable)
+            for known in (state.scalars, *(cls.part for cls in state.classes if cls.kind == "P")):
+                leave_undeclared(both, known, declared)
+
+    def _end_part(self) -> None:
+        """At the end of one of LLVM's blocks what P reads on is there where it is declared (11.2)."""
+        self.let_die()
+        for unit in self.state.given:
+            self.state.scalars.add(unit, (unit,))
 
     def _access(self, b: Instruction, *, expands: bool, copies: bool = False) -> None:
         """Q reads vector places and is about to write some: those that it only writes held nothing for the path (11.3).
@@ -401,7 +425,7 @@ class Execution(Effects):
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""
         running = self.state.running()
         for key in sorted(self.state.dying):
-            self.spoil(key, running)
+            self.expire(key, running)
         self.state.dying.clear()
 
     def _call(self, a: Instruction) -> None:

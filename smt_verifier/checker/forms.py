@@ -17,6 +17,7 @@ from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register,
 _SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
 _ADDED = frozenset({"def", "implicit", "dead", "killed", "undef", "renamable"})
 _OBJECT = re.compile(r"%(stack|fixed-stack)\.(\d+)")
+_ALIGN = re.compile(r", align ([0-9]+)")
 _ASM_VGPRS = 256
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
@@ -369,8 +370,18 @@ class Forms:
         early.update(n for n, o in enumerate(b.operands) if "early-clobber" in o.flags)
         if "asm" in opcode.traits:
             early.update(o.number for o in asm_operands(b) if o.early_clobber)
+        if self._processor.xnack and "scalar-load" in opcode.traits and not self._is_at_once(b):
+            early.add(0)
         written = [b.operands[n] for n in sorted(early) if n < len(b.operands)]
         return frozenset(key for o in written if o.is_def and o.is_register for key in self.after.keys(o, b))
+
+    def _is_at_once(self, b: Instruction) -> bool:
+        """Whether a scalar load is never done again for a part of it: it is of 32 bits, or aligned to its size
+        (SMInstructions.td, smrd_load with and without "_ec").
+        """
+        size = 2 * len(self.after.keys(b.operands[0], b)) * self.after.grain
+        aligned = [_ALIGN.match(m.rest) for m in b.memory[:1]]
+        return size <= 4 or any(found is None or int(found[1]) >= size for found in aligned)
 
     def _overlap(self, b: Instruction, opcode: Opcode) -> None:
         """No place is defined twice at once (5.8)."""

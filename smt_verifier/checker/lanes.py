@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.model import Function, Instruction, Kind, Operand
@@ -53,15 +54,17 @@ class OperandKeys:
 
 
 class Lanes:
-    """The lanes of one text's operands.
+    """The lanes of one text's operands, and its joined blocks.
 
     Args:
+        parts: LLVM's blocks that each joined block consists of (``parts_of``).
         grain: lanes of 16 bits that one key stands for: 1, or 2 where neither text names a half (3.1).
         wave: lanes of a wave.
     """
 
-    def __init__(self, function: Function, tables: Tables, grain: int, wave: int) -> None:
+    def __init__(self, function: Function, parts: list[tuple[int, ...]], tables: Tables, grain: int, wave: int) -> None:
         self.function = function
+        self.parts = parts
         self.tables = tables
         self.grain = grain
         self.wave = wave
@@ -83,13 +86,32 @@ class Lanes:
         return known
 
     def code(self, number: int) -> list[Instruction]:
-        """The instructions of a block, debug ones left out (2.2); nobody changes the list."""
+        """The instructions of a joined block, debug ones left out (2.2); nobody changes the list."""
         code = self._code.get(number)
         if code is None:
-            opcodes = [(i, self.tables.opcode(i.opcode)) for i in self.function.blocks[number].instructions]
-            code = [i for i, opcode in opcodes if opcode is None or "debug" not in opcode.traits]
-            self._code[number] = code
+            code = self._code[number] = [i for part in self.parts[number] for i in self.code_of(part)]
         return code
+
+    def code_of(self, part: int) -> list[Instruction]:
+        """Those of one of LLVM's blocks, likewise."""
+        opcodes = [(i, self.tables.opcode(i.opcode)) for i in self.function.blocks[part].instructions]
+        return [i for i, opcode in opcodes if opcode is None or "debug" not in opcode.traits]
+
+    def successors(self, number: int) -> list[int]:
+        """Those of a joined block, in order."""
+        parts = self.parts[number]
+        return [place for place, _ in self.function.blocks[parts[-1]].successors] if parts else []
+
+    @cached_property
+    def joints(self) -> dict[tuple[int, int], list[int]]:
+        """By joined block and instruction, the parts that begin before it (4.5)."""
+        joints: dict[tuple[int, int], list[int]] = {}
+        for number, parts in enumerate(self.parts):
+            at = 0
+            for part, following in pairwise(parts):
+                at += len(self.code_of(part))
+                joints.setdefault((number, at), []).append(following)
+        return joints
 
     def register_class(self, vreg: int) -> RegisterClass:
         """The class of a virtual register."""
@@ -178,6 +200,39 @@ class Lanes:
                         seen.add(id(o))
                         found.update(self.keys(o, i))
         return frozenset(found)
+
+
+def parts_of(function: Function) -> list[tuple[int, ...]]:
+    """LLVM's blocks that are one block (2.5): for each block itself and what is joined to it; none for one that is
+    joined to another.
+    """
+    ahead = [{place for place, _ in block.successors} for block in function.blocks]
+    entered = [0] * len(ahead)
+    for number in reachable(ahead):
+        for place in ahead[number]:
+            entered[place] += 1
+    only = [next(iter(places)) if len(places) == 1 else -1 for places in ahead]
+    following = [place if place > 0 and entered[place] == 1 else -1 for place in only]
+    parts: list[tuple[int, ...]] = [(number,) for number in range(len(ahead))]
+    joined = {following[number] for number in reachable(ahead)}
+    for number in reachable(ahead) - joined:
+        row = [number]
+        while following[row[-1]] >= 0:
+            row.append(following[row[-1]])
+        for part in row:
+            parts[part] = ()
+        parts[number] = tuple(row)
+    return parts
+
+
+def reachable(ahead: list[set[int]]) -> set[int]:
+    """The blocks that the function's entry leads to; ``ahead``: the successors of each."""
+    entered, pending = {0}, [0]
+    while pending:
+        places = ahead[pending.pop()] - entered
+        entered |= places
+        pending += places
+    return entered
 
 
 def container(key: int) -> int:

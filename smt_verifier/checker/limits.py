@@ -72,7 +72,8 @@ def limits(
     allocatable = frozenset(numbered | _registers("'$vcc'")) - reserved
     scalars = data.units("s")
     beyond = max(allocatable.intersection(scalars), default=scalars[0] - 1)
-    placed = units["frameOffsetReg"] | units["stackPtrOffsetReg"]
+    # LLVM saves what keeps EXEC itself (SIFrameLowering.cpp, determinePrologEpilogSGPRSaves).
+    placed = units["frameOffsetReg"] | units["stackPtrOffsetReg"] | units["sgprForEXECCopy"]
     saved = frozenset(u for u in callee_saved.intersection(scalars) - placed if u > beyond or u not in reserved)
     return Limits(allocatable, kept, saved, callee_saved)
 
@@ -245,8 +246,10 @@ def _registers(text: str) -> frozenset[int]:
 
 
 def _has_base_pointer(strings: Mapping[str, str], words: Collection[str], fields: Mapping[str, str]) -> bool:
-    """The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack)."""
-    called = "true" not in (fields.get(f"{_INFO}isEntryFunction"), fields.get(f"{_INFO}isChainFunction"))
+    """The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack). Whether it is a
+    chain function, which is not, LLVM does not read off the header.
+    """
+    called = fields.get(f"{_INFO}isEntryFunction") != "true"
     realigned = any(word.startswith("alignstack") for word in words) or "stackrealign" in strings
     realigned = realigned or _decimal(fields.get("frameInfo.maxAlignment", "1")) > 16
     return called and realigned and "no-realign-stack" not in strings

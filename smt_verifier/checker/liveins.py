@@ -9,6 +9,7 @@ from smt_verifier.checker.certificate import VIRTUAL, Key
 from smt_verifier.checker.effects import Both
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.state import NONE, Part, State
 
 
 def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
@@ -64,10 +65,18 @@ def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
     return place not in both.limits.allocatable and place not in both.before.register("scc").units
 
 
-def undeclared_scalars(both: Both, number: int) -> list[int]:
-    """Scalar units of P that hold nothing at a block's entry, because P does not declare them (4.4)."""
+def leave_undeclared(both: Both, part: Part, declared: frozenset[int]) -> None:
+    """Of the scalars or the path, places hold nothing where nothing may be claimed of them (4.3)."""
+    for place in [p for p in part.holds if not may_hold(both, p, declared)]:
+        part.write(place, NONE if place in both.named_after else part.holds[place] & {("^", place, 0, 0)})
+
+
+def undefine_undeclared(both: Both, state: State, number: int) -> None:
+    """Scalar units of P that it does not declare hold nothing at a block's entry (4.4)."""
     declared = declared_units(both.before, number)
-    return [unit for unit in both.scalars_before if unit not in declared]
+    for unit in both.scalars_before:
+        if unit not in declared:
+            state.undefine(unit, False, ())
 
 
 def reads_are_declared(lanes: Lanes, allocatable: frozenset[int]) -> None:

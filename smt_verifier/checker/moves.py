@@ -234,7 +234,7 @@ class Moves:
         return Move(to, of, (False, False), undef, thread=thread.number, register=lanes, saves=saves, fresh=fresh)
 
     def beside(self, instruction: Instruction, move: Move) -> Iterator[int]:
-        """Lanes that a move defines implicitly and does not carry (7.2)."""
+        """Lanes that a move defines implicitly and does not carry (7.2), or that keep EXEC meanwhile (7.5)."""
         read = {
             k for o in instruction.operands if o.is_use and o.is_implicit and "undef" not in o.flags
             for k in self.lanes.keys(o, instruction)
@@ -245,6 +245,10 @@ class Moves:
                 continue
             keys = self.lanes.keys(o, instruction)
             yield from (k for k in keys if k not in own and k not in read)
+        if move.everywhere:
+            yield from self.lanes.register(self.lanes.function.fields[_EXEC_COPY].strip("'$")).units[
+                :: self.lanes.grain
+            ]
 
 
 def _memory(number: int, offset: int, bits: int, alignment: int, *, saves: bool) -> str:

@@ -256,6 +256,18 @@ class State:
         """A place holds nothing."""
         self.write(place, vector, NONE, classes)
 
+    def expire(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
+        """A place was read for the last time: it holds nothing, and copies of it and into it go on, for nothing has
+        written it (10.6, 11).
+        """
+        if not vector:
+            self.write(place, vector, NONE, classes)
+            return
+        for cls in classes:
+            cls.part.write(place, NONE)
+            if place in self.narrowed:
+                cls.part.write(_behind(place), NONE)
+
     def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
         """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
         copied while the class waits, those that its source holds as well (10.6).
@@ -359,11 +371,17 @@ class State:
                 if place in cls.part.holds and any(cls.was_active[epoch] for epoch in epochs):
                     cls.part.write(place, NONE)
 
-    def end_block(self) -> None:
-        """Copies are propagated no further: what the targets hold themselves is read from now on."""
+    def end_block(self, read: frozenset[int]) -> None:
+        """Copies are propagated no further: what the targets hold themselves is read from now on. ``read``: but for
+        these, which may be read in a copy of the next block, and hold no more than what may be read for them (10.11).
+        """
+        for cls in self.classes if read else ():
+            for target in cls.missed & self.copies.keys() & read:
+                cls.part.write(target, self.held(target, True, cls))
         for target in self.narrowed:
             for cls in self.classes:
-                cls.part.write(target, self.held_behind(target, cls))
+                if target not in read:
+                    cls.part.write(target, self.held_behind(target, cls))
                 cls.part.write(_behind(target), NONE)
         self.narrowed.clear()
 

@@ -18,7 +18,7 @@ _WITHOUT_CERTIFICATE = {
     "right_undefined_half_saved": "the text before reads a register that no live-in declares",
 }
 """What the search alone proves, and why no certificate of it is accepted."""
-_UNPAIRED = "verilocc-certificate 1\nfunction {}\nblock 0\nsteps 1=\nend\n"
+_UNPAIRED = "verilocc-certificate 2\nfunction {}\nblock 0\nsteps 1=\nend\n"
 
 
 @functools.lru_cache(maxsize=1)

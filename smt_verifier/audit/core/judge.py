@@ -289,14 +289,15 @@ def _saved_by_callee(
     file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
 ) -> frozenset[int]:
     """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
-    pointer is PEI's business, and so is the stack pointer. Where there will be no frame pointer, its register is one
-    like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane or slot, it must.
+    pointer is PEI's business, and so are the stack pointer and what keeps EXEC. Where there will be no frame pointer,
+    its register is one like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane
+    or slot, it must.
     """
     convention = function_attributes(file.preamble, pre.name).calling_convention
     beyond_budget = SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)
     saved = callee_saved(convention, target)
     units = frozenset(u for u in saved if u >= beyond_budget or u not in available.reserved_units)
-    for field in ("frameOffsetReg", "stackPtrOffsetReg"):
+    for field in ("frameOffsetReg", "stackPtrOffsetReg", "sgprForEXECCopy"):
         register = (header_field(post, field) or "").removeprefix("$")
         if register and register not in ("fp_reg", "sp_reg"):
             units -= frozenset(physical_register(register).units)

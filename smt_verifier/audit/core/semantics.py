@@ -66,6 +66,11 @@ _ZEROES_HALF = re.compile(
 )
 """Of these the opcodes of gfx9, which write zeros to the upper half of the register (SIISelLowering.cpp,
 fp16SrcZerosHighBits; GCNSubtarget::zeroesHigh16BitsOfDest). All others leave it alone."""
+_ROUNDS = re.compile(
+    r"[SV]_(?:PK_)?(?:MAXIMUM|MINIMUM)(?:3|MINIMUM|MAXIMUM)?_F|V_CVT_(?:FLR_|RPI_|PKNORM_|SCALE_|(?:SR_)?(?:PK_)?(?:BF8|FP8|BF16|F16)_F)"
+)
+"""Of these the opcodes that by LLVM's table do not read MODE, which says how floating-point numbers are rounded and
+whether small ones become 0: it does not say of the hardware that nothing of this concerns them."""
 _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
@@ -193,6 +198,8 @@ def is_pure_opcode(opcode: str) -> bool:
     table = instruction_table(opcode)
     if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
         return False
+    if _ROUNDS.match(opcode) and "mode" not in table.implicit_uses:
+        return False
     if not table.format & _PURE_FORMATS or (table.properties | table.format) & _NEVER_PURE:
         return opcode.startswith("V_ACCVGPR_")
     return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
@@ -220,6 +227,8 @@ def result_depends_on_exec(opcode: str) -> bool:
     """
     table = instruction_table(opcode)
     if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
+        return False
+    if _ROUNDS.match(opcode) and "mode" not in table.implicit_uses:
         return False
     properties = table.properties | table.format
     if not properties & _NEVER_PURE:

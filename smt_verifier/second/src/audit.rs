@@ -6,7 +6,7 @@ use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
 use crate::model::{need, Done, File, Function, Kind, Operand, Refused};
 use crate::tables::tables;
-use crate::{certificate, check, header, limits, module, text, wellformed};
+use crate::{certificate, check, header, joined, limits, module, text, wellformed};
 
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
@@ -29,14 +29,16 @@ pub fn audit_phase(
     let limits = limits::limits(&x, &p.module, processor)?;
     let objects = header::compare(&x, &y, &limits, processor)?;
     check::same_blocks(&x, &y)?;
+    [&mut x, &mut y].into_iter().for_each(joined::join);
     let (coarse, wave32) = (is_coarse(&x) && is_coarse(&y), processor.wave_size == 32);
-    let own = Objects::of(&x);
-    resolve(&mut x, &own, coarse, wave32)?;
-    resolve(&mut y, &objects, coarse, wave32)?;
     let module::Attributes { convention, strings, .. } = module::attributes(&p.module, &x.name)?;
     let features = strings.get("target-features").map_or("", String::as_str);
     let mut of_function = processor.clone();
     of_function.half_moves &= features.split(',').all(|feature| feature != "-real-true16");
+    of_function.xnack &= features.split(',').all(|feature| feature != "-xnack");
+    let own = Objects::of(&x);
+    resolve(&mut x, &own, coarse, wave32, of_function.xnack)?;
+    resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;
     let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();

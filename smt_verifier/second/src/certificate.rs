@@ -35,7 +35,7 @@ const MOST_IN_A_RANGE: u32 = 65_536;
 /// # Errors
 /// `certificate`: a line that is not of the form that spec 15 gives, or not in order, or about another function.
 pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
-    let head = format!("verilocc-certificate 1\nfunction {}\n", context.after.name);
+    let head = format!("verilocc-certificate 2\nfunction {}\n", context.after.name);
     let body = text.strip_prefix(&head);
     let body = need!(body, "certificate", "", "it is of another version, or about another function");
     let body = need!(body.strip_suffix("end\n"), "certificate", "", "it has no end");

@@ -8,7 +8,8 @@ use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
-use crate::header::info;
+use crate::header::{info, registers_in};
+use crate::joined;
 use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
@@ -23,6 +24,8 @@ struct Walk<'a> {
     part: &'a BlockPart,
     /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
     live: &'a [Set<Lane>],
+    /// What each block of Q leaves to those that LLVM makes copies of at its end.
+    left: &'a [joined::Left],
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -76,6 +79,8 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
     let live = &entry::live_virtual(context);
+    let left = &joined::check(context.after)?;
+    nothing_taken(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -92,6 +97,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
             parts,
             part,
             live,
+            left,
             block,
             at,
             state,
@@ -142,6 +148,29 @@ fn keeps_promises(context: &Context<'_>) -> Done {
     })
 }
 
+/// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
+/// function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
+/// spilled to.
+fn nothing_taken(context: &Context<'_>) -> Done {
+    let (p, q) = (context.before, context.after);
+    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
+    let pointer = registers_in(q, "stackPtrOffsetReg");
+    let pointer: Set<u32> =
+        pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
+    let adds = q.stack.len() > p.stack.len() && info(p, "isEntryFunction") != "true";
+    let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
+    let read = || q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
+    let read: Set<u32> = if spills { read().map(|lane| lane.a).collect() } else { Set::default() };
+    let asked = [("frameOffsetReg", adds, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
+    for (key, _, named) in asked.into_iter().filter(|(_, taken, _)| *taken) {
+        let names = registers_in(q, key);
+        let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
+        let free = units.all(|unit| key != "frameOffsetReg" && pointer.contains(unit) || !named.contains(unit));
+        ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
+    }
+    Ok(())
+}
+
 impl<'a> Walk<'a> {
     fn steps(mut self) -> Done<usize> {
         let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
@@ -150,6 +179,7 @@ impl<'a> Walk<'a> {
             for _ in 0..*count {
                 self.state.now += 1;
                 let (i, j) = self.at;
+                self.go_on((*take != Take::After).then_some(i), (*take != Take::Before).then_some(j));
                 match (take, before.instructions.get(i), after.instructions.get(j)) {
                     (Take::Pair, Some(p), Some(q)) => self.pair(p, q)?,
                     (Take::Before, Some(p), _) => self.before_alone(p)?,
@@ -163,16 +193,52 @@ impl<'a> Walk<'a> {
         ensure!(all, "certificate", place.as_str(), "instructions without a step");
         let marked = (self.repeats, self.splits) == (self.part.repeats.len(), self.part.splits.len());
         ensure!(marked, "certificate", place.as_str(), "a `repeat` or `split` at an instruction that is none");
+        self.go_on(Some(before.instructions.len()), Some(after.instructions.len()));
         self.edges(before)?;
         Ok(self.compared)
     }
 
+    /// The next instructions of P and of Q, by number: what begins before them is entered (spec 4.5).
+    fn go_on(&mut self, before: Option<usize>, after: Option<usize>) {
+        let context = self.context;
+        let begin = |text: &'a Function, number: Option<usize>| {
+            let joints = text.blocks[self.block].joints.iter();
+            joints.filter(move |(at, _)| Some(*at) == number).map(|(_, part)| *part)
+        };
+        let parts: [Vec<usize>; 2] = [begin(context.before, before).collect(), begin(context.after, after).collect()];
+        self.terminated &= parts.iter().all(Vec::is_empty);
+        for part in &parts[0] {
+            entry::undefine_undeclared(context, *part, &mut self.state);
+        }
+        for part in &parts[1] {
+            self.end_part();
+            self.revived.clear();
+            self.killed = Default::default();
+            let declared = entry::live_ins(context, &context.after.blocks[*part]);
+            let free =
+                |place: &Lane| place.of == Of::Unit && context.allocatable(*place) && !declared.contains(&place.a);
+            let held: Set<Lane> = self
+                .state
+                .threads()
+                .flat_map(|class| class.part.all_places())
+                .filter(|p| p.vector && free(p))
+                .collect();
+            held.into_iter().for_each(|place| self.state.abandon(place));
+            entry::leave_undeclared(context, &declared, &mut self.state);
+        }
+    }
+
+    /// At the end of one of LLVM's blocks, what both have killed may be read where it is declared (spec 11.2).
+    fn end_part(&mut self) {
+        self.state.bury();
+        self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
+    }
+
     /// Spec 12.1, 12.2.
     fn edges(&mut self, block: &Block) -> Done {
-        let tested = tested(block, self.block);
-        self.state.bury();
-        self.state.end_copies();
-        self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
+        let tested = tested(block);
+        self.end_part();
+        self.state.end_copies(&self.left[self.block].read);
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
@@ -247,6 +313,10 @@ impl<'a> Walk<'a> {
         let other = self.state.threads().any(|class| class.active && class.kind == 'O');
         let entry = info(self.context.after, "isEntryFunction") == "true";
         let asked = (other || q.is_whole_wave()) && !entry && !q.has("no-code") && self.is_last();
+        // LLVM may keep slots of vectors in registers of the other vector file, which nobody saves.
+        let elsewhere = self.context.processor.has_agprs && info(self.context.after, "hasSpilledVGPRs") == "true";
+        let saves = matches!(q.spill(), Some((kind, _, true)) if kind != "S");
+        ensure!(!(asked && elsewhere && saves), "callee-saved", q, "it may write accumulators that are not set aside");
         let set_aside = |lane: &Lane| !lane.vector || self.context.reserved_after.contains(&lane.a);
         let fits = !asked || q.lanes(Operand::is_def).iter().all(set_aside);
         ensure!(fits, "callee-saved", q, "a register that is not set aside for whole waves");
@@ -604,12 +674,7 @@ impl<'a> Walk<'a> {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
-        let mut unread: Set<Lane> = Set::default();
-        for i in &context.after.blocks[self.block].instructions {
-            let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
-            unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
-            unread.extend(written.into_iter().filter(|_| i.has("copy")));
-        }
+        let unread = &self.left[self.block].unread;
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             let held = held && !unread.contains(&Lane::unit(*unit));
@@ -756,15 +821,16 @@ fn preserved(q: &Instruction) -> Done<Set<u32>> {
 }
 
 /// What the branch at the end of a block tests, and the successor that it leads to (spec 12.2).
-fn tested(block: &Block, number: usize) -> Option<(&'static str, usize)> {
+fn tested(block: &Block) -> Option<(&'static str, usize)> {
     let [one, two] = block.successors.as_slice() else { return None };
     let target = |i: &Instruction| i.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
     // No other branch may lead to the same block, whatever the tested one says.
     let branches = |i: &Instruction| i.has("branch") || i.has("indirect-branch") || target(i).is_some();
-    let (last, rest) = block.instructions.split_last()?;
+    let start = block.joints.last().map_or(0, |(start, _)| *start);
+    let (last, rest) = block.instructions.get(start..)?.split_last()?;
     let (branch, other, rest) = match rest.split_last() {
         Some((branch, rest)) if last.name == "S_BRANCH" => (branch, target(last)?, rest),
-        _ => (last, number + 1, rest),
+        _ => (last, block.last + 1, rest),
     };
     let taken = target(branch)?;
     let test = branch.value("test");

@@ -70,7 +70,7 @@ pub fn used<T: Copy>(lanes: &[T], coarse: bool) -> Vec<T> {
 ///
 /// # Errors
 /// `well-formed`: a subregister that its register does not have.
-pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32: bool) -> Done {
+pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32: bool, xnack: bool) -> Done {
     let rows = take(&mut function.stack).into_iter();
     function.stack = rows.filter_map(|(number, row)| Some((*objects.stack.get(&number)?, row))).collect();
     let registers = &function.registers;
@@ -107,6 +107,12 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
                 o.lanes = used(&part, coarse).into_iter().map(of).collect();
                 o.beside = used(&whole, coarse).into_iter().map(of).filter(|lane| !o.lanes.contains(lane)).collect();
             }
+        }
+        // A scalar load may be done again for a part of it, unless it is aligned to its size (spec 5.6).
+        let align = i.memory.first().map_or(0, |memory| memory.align.unwrap_or(u64::MAX));
+        let again = xnack && i.opcode.has("scalar-load");
+        for o in i.operands.iter_mut().take(1).filter(|o| again && o.is_def()) {
+            o.early |= o.bits() > 32 && align < u64::from(o.bits() / 8);
         }
     }
     Ok(())

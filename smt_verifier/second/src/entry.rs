@@ -93,8 +93,7 @@ impl Claimed {
             // Passes behind leave alone what must be restored only where nothing touches it.
             let pristine =
                 *name == Lane::entry(place.a) && place.cell == 0 && !context.touched_after.contains(&place.a);
-            let reserved = place.cell != 0 && context.reserved_after.contains(&place.a);
-            let fits = !context.allocatable(*place) || live.contains(&place.a) || pristine || reserved;
+            let fits = holds_always(context, *place) || live.contains(&place.a) || pristine;
             ensure!(fits, "live-in", self.place.as_str(), "{place} is not declared");
         }
         Ok(())
@@ -203,14 +202,42 @@ pub fn undefine_undeclared(context: &Context<'_>, number: usize, state: &mut Sta
     names.for_each(|name| state.classes[WAVE].part.set_undefined(name));
 }
 
+/// No pass takes it for free, whatever a block declares (spec 4.3).
+fn holds_always(context: &Context<'_>, place: Lane) -> bool {
+    let reserved = place.cell != 0 && context.reserved_after.contains(&place.a);
+    reserved || !context.allocatable(place) && !place.is_scc()
+}
+
+/// Of the scalars and the path, places hold nothing where nothing may be claimed of them (spec 4.3).
+pub fn leave_undeclared(context: &Context<'_>, live: &Set<u32>, state: &mut State) {
+    for class in state.classes.iter_mut().filter(|class| matches!(class.kind, 'W' | 'P')) {
+        let places: Vec<Lane> = class.part.all_places().filter(|place| place.of == Of::Unit).collect();
+        for place in places {
+            if !holds_always(context, place) && !live.contains(&place.a) {
+                let own = Lane::entry(place.a);
+                let pristine = place.cell == 0
+                    && !context.touched_after.contains(&place.a)
+                    && class.part.holds(place).contains(&own);
+                class.part.write(place, if pristine { std::slice::from_ref(&own) } else { &[] });
+            }
+        }
+    }
+}
+
 /// Of each scalar register that P's block reads something is declared, or defined before in it (spec 4.4).
 ///
 /// # Errors
 /// `undefined`: nothing is.
 pub fn reads_defined(context: &Context<'_>, number: usize) -> Done {
     let block = &context.before.blocks[number];
-    let mut known: Set<u32> = block.liveins.iter().flat_map(|(register, _)| &register.units).copied().collect();
-    for i in &block.instructions {
+    let declared = |number: usize| -> Set<u32> {
+        context.before.blocks[number].liveins.iter().flat_map(|(register, _)| &register.units).copied().collect()
+    };
+    let mut known = declared(number);
+    for (at, i) in block.instructions.iter().enumerate() {
+        if let Some((_, part)) = block.joints.iter().rfind(|(joint, _)| *joint == at) {
+            known = declared(*part);
+        }
         for operand in i.operands.iter().filter(|o| o.reads()) {
             let units = operand.register.map_or(&[][..], |register| &register.units);
             let asked = units.iter().any(|unit| *unit >= FIRST_SCALAR && context.allocatable(Lane::unit(*unit)));

@@ -9,6 +9,7 @@ mod entry;
 mod forms;
 mod grammar;
 pub mod header;
+mod joined;
 pub mod lanes;
 pub mod limits;
 mod masks;

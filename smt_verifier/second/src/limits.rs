@@ -171,10 +171,12 @@ fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> D
     Ok([vgprs, total.saturating_sub(vgprs).min(high), sgprs])
 }
 
-/// The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack).
+/// The stack is realigned in a called function (SIRegisterInfo::hasBasePointer, shouldRealignStack). Whether it is a chain
+/// function, LLVM does not read off the header.
 fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
-    let is_entry = ["isEntryFunction", "isChainFunction"].iter().any(|key| info(function, key) == "true");
-    let rows = function.stack.values().filter(|row| object(row, "stack-id") == "default");
+    let is_entry = info(function, "isEntryFunction") == "true";
+    let rows = function.stack.values().chain(function.fixed_stack.values());
+    let rows = rows.filter(|row| object(row, "stack-id") == "default");
     let own = value(function, "frameInfo.maxAlignment");
     let alignments = rows.map(|row| object(row, "alignment")).chain([own.as_str()]);
     let is_aligned = alignments.map(|text| text.parse().unwrap_or(u64::MAX)).any(|alignment| alignment > 16);
@@ -223,7 +225,11 @@ pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Lim
         limits.allocatable.retain(|unit| !register.units.contains(unit));
         limits.kept.extend(register.units.iter().filter(|_| is_kept));
     }
+    // LLVM saves what keeps EXEC itself (SIFrameLowering, determinePrologEpilogSGPRSaves).
+    let names = registers_in(function, "sgprForEXECCopy");
+    let keeps = |unit: &u32| names.iter().filter_map(|n| tables().register(n)).any(|r| r.units.contains(unit));
     limits.saved = preserved(&attributes.convention, &target)?.split_off(&FIRST_SCALAR);
+    limits.saved.retain(|unit| !keeps(unit));
     Ok(limits)
 }
 

@@ -155,6 +155,11 @@ pub struct Block {
     pub liveins: Vec<(&'static Register, Option<u64>)>,
     pub instructions: Vec<Instruction>,
     pub line: usize,
+    // What follows is set when blocks are joined (spec 2.5).
+    /// Where another one begins in it: before which instruction, and its position.
+    pub joints: Vec<(usize, usize)>,
+    /// The position of the last one in it.
+    pub last: usize,
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Moves: copies (spec 7.1), implicit operands (7.2), spill code (7.3), scalars in lanes (7.4), whole waves (7.5).
 
 use crate::context::Context;
-use crate::header::{info, object};
+use crate::header::{info, object, registers_in};
 use crate::lanes::{Lane, Of, Set, FIRST_AGPR, FIRST_SCALAR};
 use crate::model::*;
 use crate::tables::tables;
@@ -214,6 +214,12 @@ impl Form<'_> {
             let odd = register.file == 'x' && !register.name.starts_with("vcc") && !i.has("copy");
             let fits = class.is_none_or(|class| class.contains(register)) && !odd;
             ensure!(fits, "register-class", i, "`{}`", operand.text);
+        }
+        if moved.whole_wave {
+            // LLVM keeps EXEC there meanwhile (7.5).
+            let names = registers_in(self.text, "sgprForEXECCopy");
+            let units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
+            moved.blank.extend(units.copied().filter(|unit| !self.context.coarse || unit % 2 == 0).map(Lane::unit));
         }
         let mut kept = i.lanes(|o| o.is(IMPLICIT) && o.reads());
         kept.extend(&moved.carrier);

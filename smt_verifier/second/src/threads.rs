@@ -397,8 +397,14 @@ impl State {
         }
     }
 
-    /// At the end of a block: copies are propagated within it only.
-    pub fn end_copies(&mut self) {
+    /// At the end of a block: copies are propagated within it only. What is `read` in a copy of the next block holds, in
+    /// a class that missed it, no more than what may be read for it (spec 10.11).
+    pub fn end_copies(&mut self, read: &Set<Lane>) {
+        for number in self.select(|class| !read.is_empty() && class.kind != 'P') {
+            let class = &self.classes[number];
+            let held: Vec<(Lane, Vec<Lane>)> = read.iter().map(|at| (*at, self.held(class, *at))).collect();
+            held.iter().for_each(|(at, names)| self.classes[number].part.write(*at, names));
+        }
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
             self.classes.iter_mut().for_each(|class| class.waited.clear());

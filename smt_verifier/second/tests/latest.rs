@@ -131,7 +131,7 @@ fn a_repeat_depends_on_exec_as_what_it_repeats() {
 /// Claims of block 1, of the path, of the threads that entered, and of all others.
 fn two_blocks(first: &str, second: &str, path: &str, threads: &str) -> String {
     format!(
-        "verilocc-certificate 1\nfunction f\nblock 0\nsteps {first}\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
+        "verilocc-certificate 2\nfunction f\nblock 0\nsteps {first}\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
          in 0\n{path}in 1\n{threads}steps {second}end\n"
     )
 }
@@ -221,7 +221,7 @@ fn a_branch_on_exec_tells_only_if_no_other_leads_there() {
     };
     let certificate = |steps: &str| {
         format!(
-            "verilocc-certificate 1\nfunction f\nblock 0\nsteps {steps}\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
+            "verilocc-certificate 2\nfunction f\nblock 0\nsteps {steps}\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
              steps 1=\nblock 2\nentry\nclass 0 P on\nclass 1 O off\nsteps 1=\nend\n"
         )
     };

@@ -264,7 +264,7 @@ fn claims_follow_on_every_edge() {
     let before = before.replace("COPY $vgpr0\n", "COPY $vgpr0\n    S_NOP 2\n");
     let entry = |claim: &str| {
         format!(
-            "verilocc-certificate 1\nfunction f\nblock 0\nsteps 1- 1=\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
+            "verilocc-certificate 2\nfunction f\nblock 0\nsteps 1- 1=\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
              in 0 1\n{claim}in 2\nu %0.0 1\nin wave\nh $12292 $12292 2\nsteps 2=\nblock 2\nentry\nclass 0 P on\nclass 1 T on\n\
              class 2 O off\nsteps 1=\nend\n"
         )

@@ -71,5 +71,5 @@ pub fn one_block(before: &str, after: &str) -> Option<String> {
     if p.blocks.len() != 1 || q.blocks.len() != 1 {
         return None;
     }
-    Some(format!("verilocc-certificate 1\nfunction {}\nblock 0\n{}\nend\n", p.name, steps(p, q, 0)))
+    Some(format!("verilocc-certificate 2\nfunction {}\nblock 0\n{}\nend\n", p.name, steps(p, q, 0)))
 }

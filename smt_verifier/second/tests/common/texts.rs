@@ -39,5 +39,5 @@ pub fn block(liveins: &str, instructions: &[&str]) -> String {
 
 /// A certificate of one block.
 pub fn certificate(steps: &str) -> String {
-    format!("verilocc-certificate 1\nfunction f\nblock 0\nsteps {steps}\nend\n")
+    format!("verilocc-certificate 2\nfunction f\nblock 0\nsteps {steps}\nend\n")
 }
