@@ -75,9 +75,7 @@ def test_a_trap_behind_a_return_is_no_fault_of_ours(
     output = tmp_path / "k.hsaco"
     assert run(["compile", str(TRAPS), "-mcpu=gfx942", f"-O={effort}", "-o", str(output)]) == ExitCode.PROVED
     said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "note: LLVM puts a trap behind the return of f, which takes LDS and is no kernel; its machine" in said
-    )
+    assert "note: LLVM puts a trap behind the return of f, which takes LDS and is no kernel; its machine" in said
     assert "left out" not in said
     assert read_elf(output.read_bytes()).symbols["f"].defined
     assert run(["audit", "--llvm", str(TRAPS), "-mcpu=gfx942"]) == ExitCode.PROVED
