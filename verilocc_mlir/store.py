@@ -71,13 +71,15 @@ class Store:
         """See whether it can be trusted; one that is not there yet can.
 
         Raises:
-            InputError: the directory is another user's, or others may write there; there is no key, or others may read
-                it.
+            InputError: it is no directory; the directory is another user's, or others may write there; there is no
+                key, or others may read it.
         """
         try:
             status = os.stat(self.directory)
         except OSError:
             return
+        if not stat.S_ISDIR(status.st_mode):
+            raise InputError("it is no directory", where=str(self.directory), hint="give another one for the cache")
         if not os.environ.get(KEY_VARIABLE):
             check_own(self.directory, status)
         self._key()

@@ -7,10 +7,11 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
+import zstandard
 from support import TEST_DATA, llc
 from toolchain_support import compiler
 
@@ -139,29 +140,39 @@ def of_two() -> bytes:
     return bundle(host, *((name + cpu, code(cpu)) for cpu in ("gfx942", "gfx1100")))
 
 
-def compressed(version: int) -> bytes:
-    data, packed = of_two(), zlib.compress(of_two())
+def compressed(version: int, method: str = "zlib") -> bytes:
+    """As clang writes it where it is told to; with zstd, which ROCm's does by itself."""
+    data = of_two()
+    packed = zlib.compress(data) if method == "zlib" else zstandard.ZstdCompressor().compress(data)
+    number = ("zlib", "zstd").index(method)
     if version == 1:
-        return struct.pack("<4sHHIQ", b"CCOB", 1, 0, len(data), 0) + packed
+        return struct.pack("<4sHHIQ", b"CCOB", 1, number, len(data), 0) + packed
     form = {2: "<4sHHIIQ", 3: "<4sHHQQQ"}[version]
-    return struct.pack(form, b"CCOB", version, 0, struct.calcsize(form) + len(packed), len(data), 0) + packed
+    return struct.pack(form, b"CCOB", version, number, struct.calcsize(form) + len(packed), len(data), 0) + packed
 
 
 def fat() -> bytes:
-    """A host's object file with two bundles in its section, the second compressed."""
-    content = of_two() + bytes(100) + compressed(3)
+    """A host's object file with bundles in its section, all but the first compressed."""
+    content = of_two() + bytes(100) + compressed(3) + bytes(100) + compressed(2, "zstd") + compressed(1, "zstd")
     text = "".join(f"\\{byte:02X}" for byte in content)
     ir = f'@b = constant [{len(content)} x i8] c"{text}", section ".hip_fatbin"\n'
     command = [llc(), "-mtriple=x86_64-linux-gnu", "-filetype=obj", "-o", "-", "-"]
     return subprocess.run(command, input=ir.encode(), capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("kind", ["plain", "compressed 1", "compressed 2", "compressed 3", "fat"])
+KINDS: dict[str, Callable[[], bytes]] = {
+    "plain": of_two,
+    **{f"{m} {v}": partial(compressed, v, m) for v in (1, 2, 3) for m in ("zlib", "zstd")},
+    "fat": fat,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_bundles_are_read_as_they_are(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = of_two() if kind == "plain" else fat() if kind == "fat" else compressed(int(kind[-1]))
+    data = KINDS[kind]()
     assert is_bundle(data)
     objects = unbundled(data, "k")
-    assert objects == (code("gfx942"), code("gfx1100")) * (2 if kind == "fat" else 1)
+    assert objects == (code("gfx942"), code("gfx1100")) * (4 if kind == "fat" else 1)
     path = tmp_path / ("k.o" if kind == "fat" else "k.hipfb")
     path.write_bytes(data)
     assert gate([path], "* vgprs<=64\n*@gfx1100 waves>=17") == 4
@@ -175,7 +186,10 @@ def test_bundles_are_read_as_they_are(kind: str, tmp_path: Path, capsys: pytest.
         (lambda: of_two()[:60], "is damaged"),
         (lambda: compressed(2)[:200], "is damaged"),
         (lambda: bundle(("host-x86_64", b"")), "no code object for an AMD GPU"),
-        (lambda: struct.pack("<4sHHIIQ", b"CCOB", 2, 1, 40, 9, 0) + bytes(16), "compressed by zstd"),
+        (lambda: compressed(2, "zstd")[:200], "is damaged"),
+        (lambda: compressed(3, "zstd")[:31] + bytes(99), "is damaged"),
+        (lambda: compressed(1, "zstd")[:-1], "is damaged"),
+        (lambda: struct.pack("<4sHHIIQ", b"CCOB", 2, 2, 40, 9, 0) + bytes(16), "compressed by method 2"),
         (lambda: struct.pack("<4sHH", b"CCOB", 9, 1), "version 9"),
     ],
 )
@@ -185,5 +199,22 @@ def test_a_bundle_that_cannot_be_read_is_one_error(data: Callable[[], bytes], sa
 
 
 def test_what_is_no_bundle_is_left_as_it_is() -> None:
-    assert unbundled(code("gfx942"), "k") == code("gfx942")
+    assert unbundled(code("gfx942"), "k") == (code("gfx942"),)
     assert not is_bundle(code("gfx942"))
+
+
+def test_cost_takes_the_code_object_that_is_named_out_of_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.hipfb"
+    path.write_bytes(compressed(3, "zstd"))
+    assert run(["cost", str(path), "--mcpu=gfx1100"]) == 0
+    assert "attn_small" in capsys.readouterr().out
+    for options, said in (
+        ([], "several code objects: gfx942, gfx1100"),
+        (["--mcpu=gfx950"], "no code object for gfx950"),
+    ):
+        assert run(["cost", str(path), *options]) == ExitCode.BAD_INPUT
+        assert said in capsys.readouterr().err
+    path.write_bytes(bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", code("gfx942"))))
+    assert run(["compare", str(path), str(path)]) == 0

@@ -508,13 +508,12 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_every_option_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    hook.install(
-        "gfx942", effort="best", spill=False, solver_seconds=5, llc=["-x"], server="unix:/run/s", replace="never"
-    )
+    given = {"effort": "best", "spill": False, "solver_seconds": 5, "llc": ["-misched=si"], "server": "unix:/run/s"}
+    hook.install("gfx942", replace="never", **given)
     settings = knobs.runtime.add_stages_inspection_hook.settings
     assert settings == with_options(
         None,
-        {"effort": "best", "spill": "false", "solver_seconds": "5", "llc": "-x", "server": "unix:/run/s"}
+        {"effort": "best", "spill": "false", "solver_seconds": "5", "llc": "-misched=si", "server": "unix:/run/s"}
         | {"toolchain": "triton"},
     )
     with pytest.raises(InputError, match="no option 'speed'"):

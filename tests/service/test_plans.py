@@ -323,11 +323,13 @@ def about_plans(notes: Sequence[str]) -> list[str]:
     return [note for note in notes if note.startswith("plans: ") or " plans to try: " in note]
 
 
-def test_a_compile_gets_its_plans_from_the_server_and_is_proved(offering: Served, model: Path, tmp_path: Path) -> None:
+def test_a_compile_gets_its_plans_from_the_server_and_is_proved(
+    offering: Served, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = Path(offering.address.removeprefix("unix:")).parent / "token"
     # The model here is none: what is tried is the server's.
-    nothing = f"--plan-model={tmp_path / 'nothing'}"
-    notes = compiled(KERNEL, tmp_path, offering.address, f"--server-token={token}", nothing)
+    monkeypatch.setenv("VERILOCC_PLAN_MODEL", str(tmp_path / "nothing"))
+    notes = compiled(KERNEL, tmp_path, offering.address, f"--server-token={token}")
     (there,) = about_plans(notes)
     assert there.startswith(f"tiny+gfx1201 of {offering.address} stated 2 plans to try: ")
     (here,) = about_plans(compiled(KERNEL, tmp_path, "none", f"--plan-model={model}"))
@@ -335,13 +337,14 @@ def test_a_compile_gets_its_plans_from_the_server_and_is_proved(offering: Served
 
 
 def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_so(
-    served: Served, model: Path, tmp_path: Path
+    served: Served, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = about_plans(compiled(KERNEL, tmp_path, served.address, f"--plan-model={model}"))
     assert notes[0] == f"plans: {served.address}: it has no model of plans; the model here is asked instead"
     assert notes[1].startswith("tiny+gfx1201 stated 2 plans to try: ")
     nothing = tmp_path / "nothing"
-    notes = about_plans(compiled(KERNEL, tmp_path, served.address, f"--plan-model={nothing}"))
+    monkeypatch.setenv("VERILOCC_PLAN_MODEL", str(nothing))
+    notes = about_plans(compiled(KERNEL, tmp_path, served.address))
     assert len(notes) == 2
     assert notes[1].startswith(f"plans: none of a model is tried: {nothing}: no model of plans is there")
 

@@ -27,7 +27,7 @@ from service_support import (
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.remote.credentials import channel_credentials
+from verilocc_mlir.remote.way import read_bytes
 from verilocc_mlir.service.security import TlsFiles, TokenBook
 
 
@@ -128,7 +128,8 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def tls(ca: Authority, pair: tuple[Path, Path] | None = None) -> grpc.ChannelCredentials:
-    return channel_credentials(ca.path, *(pair or (None, None)))
+    certificate, key = map(read_bytes, pair) if pair else (None, None)
+    return grpc.ssl_channel_credentials(read_bytes(ca.path), key, certificate)
 
 
 def check_unreachable(served: Served, credentials: grpc.ChannelCredentials | None) -> None:

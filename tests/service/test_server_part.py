@@ -25,6 +25,11 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p, i32 %x) {
   ret void
 }
 """
+PROGRAM = """
+import torch
+def make():
+    return torch.nn.Linear(4, 4).eval(), (torch.ones(2, 4),)
+"""
 ADD = """
 func.func @add(%a: tensor<64xf32>, %b: tensor<64xf32>) -> tensor<64xf32> {
   %c = arith.addf %a, %b : tensor<64xf32>
@@ -74,7 +79,7 @@ def test_compile(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert json.loads(report.read_text())["server"].startswith(said_of(nobody))
 
 
-@pytest.mark.parametrize("required", few((False,), (False, True)))
+@pytest.mark.parametrize("required", [False, True])
 def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], required: bool) -> None:
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
     source, out = tmp_path / "m.mlir", tmp_path / "m.vmfb"
@@ -86,9 +91,31 @@ def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], r
     said = " ".join((shown.err if required else shown.out).split())
     assert (said_of(nobody) if required else f"server: in 1 of 1 kernels: {said_of(nobody)}") in said
     assert out.exists() is not required
+    if required:
+        check_one_error(shown.err)
 
 
-@pytest.mark.parametrize("required", few((), (False, True)))
+def check_one_error(said: str) -> None:
+    """Of the first kernel, which ends it: none is compiled again by another LLVM, and the advice stands once."""
+    for words in ("verilocc: error: ", "UNAVAILABLE: failed to connect", "hint"):
+        assert said.count(words) == 1, said
+    assert "again by" not in said
+
+
+def test_the_command_for_torch(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("iree.compiler", reason="IREE is not installed")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    out = tmp_path / "m.vmfb"
+    argv = ["torch", f"{tmp_path}/program.py:make", "--target=gfx942", "-o", str(out), f"--server={nobody}"]
+    assert run([*argv, "--server-required"]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said_of(nobody) in said
+    check_one_error(said)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("required", few((True,), (False, True)))
 def test_torch(nobody: str, caplog: pytest.LogCaptureFixture, required: bool) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")

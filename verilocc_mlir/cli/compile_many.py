@@ -160,6 +160,9 @@ def compile_many_command(
     cluster = cluster_address(ray, ray_address)
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
+    from verilocc_mlir.pipeline.checked_settings import check_settings
+
+    check_settings(settings)
 
     inputs = plan(sources, out, settings.emit, patterns or PATTERNS, processors)
     for directory in sorted({i.root for i in inputs}):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from verilocc_mlir.cli.options import kernel_options, settings_of
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write, written_last
+from verilocc_mlir.cli.output import STDIO, check_directory, check_writable, make_directory, write, written_last
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.store import Store
 
 if TYPE_CHECKING:
     from verilocc_mlir.hooks.iree_result import IreeResult
@@ -75,7 +76,8 @@ def check(options: dict[str, Any], source: str) -> None:
     """Fail before the work rather than after it.
 
     Raises:
-        InputError: an output that cannot be written, or that is the input or standard output twice.
+        InputError: an output that cannot be written, or that is the input or standard output twice; a cache that is
+            not to be trusted.
     """
     output, report = options["output"], options["report_path"]
     if output == source:
@@ -84,6 +86,10 @@ def check(options: dict[str, Any], source: str) -> None:
         raise InputError("the result and the report cannot go to the same place", hint="give one another name")
     for path in filter(None, (output, report)):
         check_writable(path)
+    for path in filter(None, (options["html"], options["save_temps"])):
+        check_directory(path)
+    if options["cache"] is not None:
+        Store(options["cache"]).check()
 
 
 def cache_of(options: dict[str, Any]) -> Path | bool:

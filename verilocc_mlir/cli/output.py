@@ -50,6 +50,21 @@ def check_writable(path: str) -> None:
         raise InputError(f"cannot write into {directory}", hint="give another place with -o")
 
 
+def check_directory(path: str) -> None:
+    """Fail before the work rather than after it; nothing is made yet.
+
+    Raises:
+        InputError: ``path`` is no directory and cannot become one, or cannot be written.
+    """
+    there = Path(path)
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise InputError(f"{there} is no directory", hint="give another one")
+    if not os.access(there, os.W_OK):
+        raise InputError(f"cannot write into {there}", hint="give another place")
+
+
 def make_directory(path: str) -> None:
     """Make a directory that the user named, with its parents, or take the one there is.
 

@@ -35,14 +35,18 @@ def torch_command(source: str, target: str, **options: Any) -> int:
     check(options, file)
 
     from verilocc_mlir.hooks.iree_compiler import find_iree_compile
+    from verilocc_mlir.hooks.iree_target import check_target
     from verilocc_mlir.hooks.torch import compile
     from verilocc_mlir.hooks.torch_import import front_end
+    from verilocc_mlir.pipeline.checked_settings import check_settings
 
-    front_end("torch")
+    settings = settings_taken(options)
+    check_settings(settings)
     iree = find_iree_compile(options["iree_path"])
+    check_target(iree, target, options["flags"])
+    front_end("torch")
     program = _made(Path(file), factory)
     end_on_sigterm()
-    settings = settings_taken(options)
     compiled = compile(
         program[0],
         program[1],

@@ -19,6 +19,7 @@ from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
@@ -95,6 +96,8 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
         ToolchainError: a tool that is needed is missing or fails.
     """
     settings = options or ReadOptions()
+    if is_bundle(data):
+        data = _out_of_bundle(data, path, settings.cpu)
     if data.startswith(_ELF):
         return _code_object(data, path, settings)
     text = _text(data, path)
@@ -148,6 +151,21 @@ def loops_of_ir(ir: str | bytes, toolchain: LlvmTools, *, where: str, timeout: f
     data = ir.encode() if isinstance(ir, str) else ir
     run = run_tool(command, stdin=data, timeout=timeout, stage="trip counts", where=where)
     return parse_loops(run.stderr)
+
+
+def _out_of_bundle(data: bytes, path: str, cpu: str) -> bytes:
+    """The only code object of a bundle or fat binary, or the only one for the GPU that is named."""
+    objects: dict[str, list[bytes]] = {}
+    for code in unbundled(data, path):
+        objects.setdefault(read_elf(code).machine, []).append(code)
+    there = ", ".join(f"{len(codes)} for {gpu}" if len(codes) > 1 else gpu for gpu, codes in objects.items())
+    if cpu and cpu not in objects:
+        raise InputError(f"the bundle has no code object for {cpu}", where=path, hint=f"it has those for {there}")
+    chosen = objects[cpu] if cpu else [code for codes in objects.values() for code in codes]
+    if len(chosen) > 1:
+        hint = "name one with --mcpu, or take one out of it: clang-offload-bundler --unbundle"
+        raise InputError(f"the bundle has several code objects: {there}", where=path, hint=hint)
+    return chosen[0]
 
 
 def _text(data: bytes, path: str) -> str:

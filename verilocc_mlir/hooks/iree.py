@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,14 @@ from verilocc_mlir.hooks.iree_dump import CONFIGURED, FROM_CONFIGURED, LINK, Dis
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
 from verilocc_mlir.hooks.iree_native import stopped_kernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
-from verilocc_mlir.hooks.kernels import KernelResult, Kernels
+from verilocc_mlir.hooks.iree_target import check_target
+from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource
 from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
 from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
-from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT, check_required
+from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.choice import ToolchainChoice
@@ -121,10 +123,11 @@ def compile_mlir(
             raise InputError(f"{flag.partition('=')[0]} is set by verilocc itself", hint="leave it out")
     spent = Spent.begin()
     chosen = with_options(settings, options)
-    check_required(chosen)
-    kernels = Kernels(chosen, store_of(cache), jobs=jobs)
+    check_settings(chosen)
     policy = member(Replace, replace, "replace")
     iree = iree or find_iree_compile()
+    check_target(iree, target, flags)
+    kernels = Kernels(chosen, store_of(cache), jobs=jobs)
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)
         path = source if isinstance(source, Path) else directory / "module.mlir"
@@ -133,7 +136,7 @@ def compile_mlir(
         elif isinstance(source, bytes):
             path.write_bytes(source)
         elif not source.is_file():
-            raise InputError("no such file", where=str(source))
+            raise InputError("is a directory" if source.is_dir() else "no such file", where=str(source))
         shown_as = name or (str(source) if isinstance(source, Path) else "module")
         base = ("--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags)
         run = _Run(iree, kernels, policy, path, shown_as, base, directory)
@@ -188,10 +191,8 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
-    report = _Progress(len(sources_of_kernels), progress)
-    results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
+    results = {result.name: result for result in _compiled(run.kernels, sources_of_kernels, run.shown_as, progress)}
     dispatches = _by_tritons(run, dump, dispatches, results, progress)
-    _require_server(run.kernels.settings, results.values(), run.shown_as)
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
     kernels = _with_native(run, configured, kernels, progress)
     ours = [k for k in kernels if k.ours]
@@ -229,21 +230,33 @@ def _by_tritons(
     newer = {d.executable: d for d in read_dispatches(dump, kernels.toolchain.version[0])}
     sources = [source for name in sorted(refused) if (source := newer[name].source) is not None]
     progress(f"{len(sources)} again by {kernels.toolchain.version_text}, as the llc at hand does not read them")
-    report = _Progress(len(sources), progress)
-    for result in kernels.compile(sources, report.add):
+    for result in _compiled(kernels, sources, run.shown_as, progress):
         if result.code_object is not None:
             results[result.name] = result
     return [newer[d.executable] if d.executable in refused else d for d in dispatches]
 
 
-def _require_server(settings: Settings, results: Iterable[KernelResult], where: str) -> None:
-    """
+def _compiled(
+    kernels: Kernels, sources: Sequence[KernelSource], where: str, progress: Callable[[str], None]
+) -> Sequence[KernelResult]:
+    report = _Progress(len(sources), progress)
+
+    def done(result: KernelResult) -> None:
+        _require_server(kernels.settings, result, where)
+        report.add(result)
+
+    return kernels.compile(sources, done)
+
+
+def _require_server(settings: Settings, result: KernelResult, where: str) -> None:
+    """End at the first kernel that a required server had not its part in: it would be missed by the others too.
+
     Raises:
-        ToolchainError: a server is required, and had not its part in some kernel.
+        ToolchainError: there it is.
     """
-    missed = next((r.reason for r in results if r.code_object is None and REQUIRED in r.reason), "")
-    if settings.server_required and missed:
-        raise ToolchainError(missed, where=where, hint=REQUIRED_HINT)
+    missed = result.reason if settings.server_required and result.code_object is None else ""
+    if REQUIRED in missed:
+        raise ToolchainError(missed.partition(" (hint: ")[0], where=where, hint=REQUIRED_HINT)
 
 
 def _with_native(

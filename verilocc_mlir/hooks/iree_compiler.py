@@ -24,6 +24,11 @@ DEFAULT_SECONDS = 1800.0
 
 _ERROR = re.compile(r"^(?P<where>\S.*?:\d+:\d+): (?:fatal )?error: (?P<what>.+)$|^.*?\berror: (?P<plain>.+)$")
 _UNKNOWN_OPTION = re.compile(r"Unknown command line argument '(?P<option>[^']+)'")
+_BAD_FLAG = re.compile(
+    r"^iree-compile: (?P<what>for the -.+|Too many positional arguments.*|Not enough positional.*)$", re.MULTILINE
+)
+"""How LLVM's command line begins what it says of a value; errors of the module have a place, or "error:" before."""
+_FLAGS = "iree-compile --help lists its flags"
 _VERSION = re.compile(r"compiler version (?P<version>\S+)")
 
 
@@ -54,12 +59,22 @@ class IreeCompiler:
             InputError: it rejects the module, or a flag. ToolchainError: it crashed or timed out.
         """
         command = [self.path, source, *flags, "-o", output]
+        where = shown_as or str(source)
         try:
-            return run_tool(command, timeout=self.seconds, stage=stage, where=shown_as or str(source))
+            run = run_tool(command, timeout=self.seconds, stage=stage, where=where)
         except ToolFailure as failure:
             if failure.status < 0:
                 raise
-            raise _rejected(failure.stderr, str(source), shown_as or str(source)) from failure
+            raise _rejected(failure.stderr, str(source), where) from failure
+        if not Path(output).exists():
+            lines = run.stdout.decode("utf-8", "replace").splitlines()
+            said = next((line for line in lines if line.strip()), "nothing")
+            raise FlagError(
+                f"{self.path} compiled nothing; it said: {said.strip()}",
+                where=where,
+                hint="leave out flags that print something, and name an iree-compile",
+            )
+        return run
 
 
 def find_iree_compile(path: str | Path | None = None) -> IreeCompiler:
@@ -96,10 +111,17 @@ def _packaged() -> Path | None:
     return None
 
 
+class FlagError(InputError):
+    """iree-compile rejects a flag, not the module, or a flag has it do something else."""
+
+
 def _rejected(stderr: str, source: str, shown_as: str) -> InputError:
     option = _UNKNOWN_OPTION.search(stderr)
     if option:
-        return InputError(f"iree-compile does not know {option['option']}", hint="iree-compile --help lists its flags")
+        return FlagError(f"iree-compile does not know {option['option']}", hint=_FLAGS)
+    value = _BAD_FLAG.search(stderr)
+    if value:
+        return FlagError(f"iree-compile does not take its flags: {value['what']}", hint=_FLAGS)
     for line in stderr.splitlines():
         match = _ERROR.match(line)
         if match:

@@ -21,6 +21,7 @@ from verilocc_mlir.hooks.iree_dump import (
     machine_ir_of,
     read_dispatches,
 )
+from verilocc_mlir.hooks.iree_target import check_target
 from verilocc_mlir.pipeline.audit import Sides
 from verilocc_mlir.pipeline.native import NativeKernel, named
 from verilocc_mlir.toolchain.staged import has_wwm_registers
@@ -55,8 +56,10 @@ def iree_kernels(
         progress: gets a line for each run.
 
     Raises:
-        InputError: IREE rejects the module or a flag, or it has no GPU kernel. ToolchainError: iree-compile crashed.
+        InputError: IREE rejects the module, the GPU or a flag, or it has no GPU kernel. ToolchainError: iree-compile
+            crashed.
     """
+    check_target(iree, target, flags)
     base = ["--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags]
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)
@@ -109,6 +112,7 @@ def iree_sources(source: Path, target: str, iree: IreeCompiler, directory: Path)
     Raises:
         InputError: IREE rejects the module, or it has no GPU kernel. ToolchainError: iree-compile crashed.
     """
+    check_target(iree, target)
     base = ["--iree-hal-target-device=hip", f"--iree-rocm-target={target}"]
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         dump = Path(temporary, "dump")

@@ -16,7 +16,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings
 from verilocc_mlir.hooks.mlir_compile import OptMode
 from verilocc_mlir.hooks.mlir_pass import PASS_NAME, AllocatePass, PassOptions
-from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
+from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.options import options_in, with_options
 
 _ANCHOR = re.compile(r"\s*(?P<anchor>[\w.]+)\s*\((?P<body>.*)\)\s*\Z", re.DOTALL)
@@ -108,7 +108,7 @@ def parse_options(text: str, options: PassOptions | None = None) -> PassOptions:
     try:
         settings_given, own_options = options_in(text.split(), _OPTIONS)
         settings = with_options(chosen.settings, settings_given)
-        checked_allocator(settings)
+        check_settings(settings)
     except InputError as error:
         raise InputError(f"{PASS_NAME}: {error.what}", hint=error.hint) from error
     for key, value in own_options.items():

@@ -55,7 +55,10 @@ def _row(kernel: IreeKernel, link: str) -> dict[str, Any]:
         "status": _STATUS[kernel.status],
         "badge": _BADGES[kernel.status],
         "reason": kernel.reason or "; ".join(kernel.fallbacks),
-        "cells": [{"ours": _most(ours, field), "theirs": _most(theirs, field)} for field in _COLUMNS.values()],
+        "cells": [
+            {"title": title, "ours": _most(ours, field), "theirs": _most(theirs, field)}
+            for title, field in _COLUMNS.items()
+        ],
     }
 
 

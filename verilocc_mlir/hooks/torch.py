@@ -26,19 +26,19 @@ from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.iree import compile_mlir
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
+from verilocc_mlir.hooks.iree_compiler import FlagError, IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
 from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
-from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, import_module, name_of
+from verilocc_mlir.hooks.iree_target import check_target
+from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, front_end, import_module, name_of
+from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.target.targets import TARGETS
 
 logger = logging.getLogger("verilocc_mlir.hooks")
 
 _OF_IREE = re.compile(r"iree-compile(: | \()")
 """How messages begin that are about the module: rejected with ":", a crash or a time-out with the stage in brackets."""
-_UNKNOWN_TARGET = re.compile(r"\b[Uu]nknown ROCM target\b")
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,12 @@ def compile(
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError("example_inputs is not a tuple", where=name_of(module), hint="one tensor x is given as (x,)")
     settings = with_options(settings, options)
+    check_settings(settings)
+    front_end("torch")
+    iree = iree or find_iree_compile()
+    check_target(iree, target, flags)
     progress(f"torch.export: {name_of(module)}")
     imported = import_module(module, example_inputs, example_kwargs, dynamic_shapes)
-    iree = iree or find_iree_compile()
     name = name_of(module)
     try:
         result = compile_mlir(
@@ -152,10 +155,7 @@ def compile(
             progress=progress,
         )
     except (InputError, ToolchainError) as error:
-        if _UNKNOWN_TARGET.search(error.what):
-            known = f"{', '.join(TARGETS)}, or a product that IREE knows, such as mi300x"
-            raise InputError(f"IREE knows no GPU {target!r}", hint=f"give one of {known}") from error
-        if not _OF_IREE.match(error.what):
+        if isinstance(error, FlagError) or not _OF_IREE.match(error.what):
             raise
         command = iree_command(iree, _keep(imported.mlir, name), target, flags)
         raise UnsupportedError(

@@ -20,7 +20,7 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
         remote: makes the allocator of the server; None: one whose channel this process keeps.
 
     Raises:
-        InputError: as for ``checked_allocator``; a server is named, and LLVM's allocation is wanted.
+        InputError: as for ``checked_allocator``.
         UnsupportedError: a server is named, and the packages of the service are not installed.
     """
     local = checked_allocator(settings)
@@ -29,8 +29,7 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
             return ()
         # A model that has no answer, or a refuted one, is followed by the allocator that needs none.
         return (local, allocator(DEFAULT_ALLOCATOR)) if local.name == MODEL else (local,)
-    if local is None:
-        raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
+    assert local is not None
     if remote is None:
         return remote_allocator(settings.server, settings.server_allocator, settings.access), local
     return remote(settings), local
@@ -40,7 +39,7 @@ def checked_allocator(settings: Settings) -> Allocator | None:
     """The allocator asked for, None for LLVM's, after the checks of options that need neither input nor tool.
 
     Raises:
-        InputError: there is no such allocator, triple or processor.
+        InputError: there is no such allocator, triple or processor; a server is named, and LLVM's allocation is wanted.
         UnsupportedError: the allocator needs a package that is not installed.
     """
     chosen = (
@@ -48,6 +47,8 @@ def checked_allocator(settings: Settings) -> Allocator | None:
         if settings.allocator == LLVM_ALLOCATOR
         else allocator(settings.allocator, seconds=settings.allocator_seconds, samples=settings.model_samples)
     )
+    if chosen is None and settings.server:
+        raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
     if settings.triple and not settings.triple.startswith("amdgcn"):
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:

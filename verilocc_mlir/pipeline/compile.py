@@ -14,7 +14,7 @@ from verilocc_mlir.pipeline.callees import BrokenPromiseError
 from verilocc_mlir.pipeline.compilation import Compilation, Compiled
 from verilocc_mlir.pipeline.leave_out import anything_left, with_callers
 from verilocc_mlir.pipeline.server_part import check_required, require_server
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.results.compile import FunctionReport
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.verifier import verifier_fault
@@ -54,6 +54,10 @@ def compile_module(
             had not its part. UnsupportedError: outside what this version handles.
     """
     check_required(settings)
+    if settings.plan_model is not None or settings.effort is Effort.LEARNED:
+        from verilocc_mlir.pipeline.learned import check_plan_model
+
+        check_plan_model(settings)
     started = partial(Compilation, data, path, settings, allow_unproved, allocators, recording)
     whole = allow_unproved or not settings.fallback
     compiled = _compiled(started) if whole else _Rest(started, recording).compiled()

@@ -16,6 +16,7 @@ from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.own_process import is_own_process
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.remote.plans import PlanServer
 from verilocc_mlir.target.targets import TARGETS
 
@@ -159,18 +160,35 @@ def model_version(named: Path | None) -> str:
     """The model's name and a digest of all of its files.
 
     Raises:
-        InputError: as ``model_directory``.
+        InputError: as ``model_directory``; no model of plans is there.
     """
     directory = model_directory(named)
-    if not (directory / _WORDS).is_file():
-        raise InputError(f"no model of plans is there: it has no {_WORDS}", where=str(directory), hint=_MAKE)
+    _check_directory(directory)
     digest = hashlib.sha256()
-    for path in sorted(p for p in directory.rglob("*") if p.suffix in (".json", ".safetensors")):
+    for path in sorted(p for p in directory.rglob("*") if p.suffix in (".json", ".safetensors") and p.is_file()):
         digest.update(path.relative_to(directory).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{directory.resolve().name} {digest.hexdigest()[:16]}"
 
 
-_WORDS = "words.json"
+def check_plan_model(settings: Settings) -> None:
+    """See that there is a model where one is named, be it asked or not. It is not loaded.
+
+    Raises:
+        InputError: there is none.
+    """
+    from_environment = settings.effort is Effort.LEARNED and not settings.server and bool(os.environ.get(VARIABLE))
+    if settings.plan_model is not None or from_environment:
+        _check_directory(model_directory(settings.plan_model))
+
+
+def _check_directory(directory: Path) -> None:
+    missing = [next((name for name in names if not (directory / name).is_file()), "") for names in _FORMS]
+    if all(missing):
+        raise InputError(f"no model of plans is there: it has no {missing[0]}", where=str(directory), hint=_MAKE)
+
+
+_FORMS = (("words.json", "config.json", "model.safetensors"), ("critic.json", "critic.safetensors"))
+"""Files of a model that states answers, and of one that judges them."""
 _MAKE = "make one: verilocc train plans DATA --out DIR"
 
 

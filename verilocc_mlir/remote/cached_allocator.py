@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.remote.access import ServerAccess
 from verilocc_mlir.remote.quiet import quiet_grpc
+from verilocc_mlir.remote.way import way_to
 
 if TYPE_CHECKING:
     from verilocc_mlir.remote.allocator import RemoteAllocator
@@ -20,11 +21,25 @@ def remote_allocator(server: str, name: str, access: ServerAccess) -> RemoteAllo
     Raises:
         UnsupportedError: the packages of the service are not installed. InputError: as for ``Client``.
     """
+    _needs_grpc()
+    return _kept(server, name, access)
+
+
+def check_way(server: str, access: ServerAccess) -> None:
+    """See, without a call, whether the server could be asked.
+
+    Raises:
+        As ``remote_allocator``.
+    """
+    _needs_grpc()
+    way_to(server, access)
+
+
+def _needs_grpc() -> None:
     if find_spec("grpc") is None:
         raise UnsupportedError(
             "an allocation server is named, and grpc is not installed", hint="pip install 'verilocc-mlir[service]'"
         )
-    return _kept(server, name, access)
 
 
 @lru_cache(maxsize=1)

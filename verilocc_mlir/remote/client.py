@@ -5,12 +5,10 @@ What comes back is not trusted: the messages are read and bounded here, and judg
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -21,15 +19,11 @@ from grpc_status import rpc_status
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
-from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
+from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
-from verilocc_mlir.remote.addresses import SOCKET, is_local
 from verilocc_mlir.remote.codes import DOMAIN, code_of
-from verilocc_mlir.remote.credentials import channel_credentials
 from verilocc_mlir.remote.tries import printable, seconds_of
-
-TOKEN_VARIABLE = "VERILOCC_TOKEN"
-"""Environment variable with the bearer token, where no file is named."""
+from verilocc_mlir.remote.way import way_to
 
 _ALLOCATION = "/verilocc.v1.AllocationService"
 _AUDIT = "/verilocc.v1.AuditService"
@@ -117,8 +111,7 @@ class Client:
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH``.
-        access: TLS, token, and the time of a call. TLS is used for every address that is not this machine's, unless
-            ``insecure``; for loopback where a CA or a certificate is given; never over a Unix socket.
+        access: TLS, token (``way.way_to``), and the time of a call.
         policy: when to try again.
         shown: what people know the server by; ``""`` for its address.
 
@@ -133,14 +126,8 @@ class Client:
         self.shown = shown or address
         self.access = access
         self.policy = policy
-        local = is_local(address)
-        has_certificates = (access.ca, access.certificate, access.key) != (None, None, None)
-        tls = not address.startswith(SOCKET) and (has_certificates or not (local or access.insecure))
-        if has_certificates and (access.insecure or not tls):
-            raise InputError(
-                "certificates are given, and TLS is not used there", where=address, hint="leave one of the two out"
-            )
-        self._metadata = _authorization(address, access, safe=tls or local)
+        way = way_to(address, access)
+        self._metadata = way.metadata
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES),
             ("grpc.enable_retries", 0),
@@ -148,12 +135,12 @@ class Client:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
             # A proxy is no way to this machine, and nobody a token is for.
-            ("grpc.enable_http_proxy", 0 if local else 1),
+            ("grpc.enable_http_proxy", 0 if way.local else 1),
         ]
         # Machine IR packs to a tenth. Any server of gRPC unpacks; its limit of a request is that of the unpacked one.
         packing = grpc.Compression.Gzip
-        if tls:
-            credentials = channel_credentials(access.ca, access.certificate, access.key)
+        if way.tls:
+            credentials = grpc.ssl_channel_credentials(way.ca, way.key, way.certificate)
             self._channel = grpc.secure_channel(address, credentials, options, packing)
         else:
             self._channel = grpc.insecure_channel(address, options, packing)
@@ -328,27 +315,3 @@ class Client:
     def _request_error(self, error: allocation.RequestError) -> RemoteError:
         retry = seconds_of(error.retry_delay) if error.HasField("retry_delay") else None
         return RemoteError(self.shown, code_of(error.code), printable(error.reason), printable(error.message), retry)
-
-
-def _authorization(address: str, access: ServerAccess, *, safe: bool) -> tuple[tuple[str, str], ...]:
-    """The header with the token, where there is one."""
-    if access.token is not None:
-        token, where = _read_token(access.token), str(access.token)
-    else:
-        token, where = os.environ.get(TOKEN_VARIABLE, "").strip(), f"${TOKEN_VARIABLE}"
-        if not token:
-            return ()
-    if not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise InputError("this is no token: one line of printable ASCII", where=where)
-    if not safe:
-        raise InputError(
-            "a token is not sent over the network without TLS", where=address, hint=f"the token comes from {where}"
-        )
-    return (("authorization", f"Bearer {token}"),)
-
-
-def _read_token(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the token cannot be read: {error}", where=str(path)) from error

@@ -1,4 +1,4 @@
-"""Code objects in bundles: clang's offload bundles, compressed or not, and the fat binaries of HIP that hold them.
+"""Code objects in clang's offload bundles, compressed (zlib, zstd) or not, and in HIP's fat binaries, which hold these.
 
 A bundle begins with its magic and the number of its entries; of each it has offset, size and the length of its name,
 64 bits each, and the name, ``hipv4-amdgcn-amd-amdhsa--gfx942`` (clang/docs/ClangOffloadBundler.rst). A compressed one
@@ -23,7 +23,7 @@ _AMDGPU = 224
 _HEADERS = {1: struct.Struct("<4sHHIQ"), 2: struct.Struct("<4sHHIIQ"), 3: struct.Struct("<4sHHQQQ")}
 """Of a compressed bundle, by version: magic, version, method, from version 2 on the size of all, then the size
 unpacked, and a hash (clang/lib/Driver/OffloadBundler.cpp)."""
-_ZLIB = 0
+_ZLIB, _ZSTD = 0, 1
 
 
 def is_bundle(data: bytes) -> bool:
@@ -31,7 +31,7 @@ def is_bundle(data: bytes) -> bool:
     return data.startswith((_MAGIC, _COMPRESSED)) or _fat_section(data) is not None
 
 
-def unbundled(data: bytes, path: str) -> bytes | tuple[bytes, ...]:
+def unbundled(data: bytes, path: str) -> tuple[bytes, ...]:
     """The code objects for AMD GPUs in a bundle or a fat binary; the data itself where it is neither.
 
     Raises:
@@ -39,7 +39,7 @@ def unbundled(data: bytes, path: str) -> bytes | tuple[bytes, ...]:
     """
     section = _fat_section(data)
     if section is None and not data.startswith((_MAGIC, _COMPRESSED)):
-        return data
+        return (data,)
     try:
         objects = tuple(_objects(data if section is None else section, path))
     except (struct.error, zlib.error, UnicodeDecodeError) as error:
@@ -90,13 +90,23 @@ def _unpacked(data: bytes, path: str) -> tuple[bytes, int]:
     if header is None:
         raise InputError(f"this compressed bundle has version {version}, which is not known here", where=path)
     fields = header.unpack_from(data)
-    if fields[2] != _ZLIB:
-        hint = "clang-offload-bundler --unbundle takes it apart"
-        raise InputError("this bundle is compressed by zstd, which is not read here", where=path, hint=hint)
-    size = fields[3] if version > 1 else len(data)
-    unpacker = zlib.decompressobj()
-    text = unpacker.decompress(data[header.size : size])
-    return text, size - len(unpacker.unused_data)
+    method, size, unpacked = fields[2], fields[3] if version > 1 else len(data), fields[-2]
+    if method == _ZLIB:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(data[header.size : size])
+    elif method == _ZSTD:
+        import zstandard  # here: what is costed is seldom a bundle
+
+        unpacker = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            text = unpacker.decompress(data[header.size : size])
+        except zstandard.ZstdError as error:
+            raise InputError(f"the bundle is damaged: {error}", where=path) from error
+    else:
+        raise InputError(f"this bundle is compressed by method {method}, which is not known here", where=path)
+    if len(text) != unpacked:
+        raise InputError(f"the bundle is damaged: {len(text)} of {unpacked} bytes came of it", where=path)
+    return text, min(size, len(data)) - len(unpacker.unused_data)
 
 
 def _fat_section(data: bytes) -> bytes | None:

@@ -29,6 +29,7 @@ from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
 from verilocc_mlir.toolchain.early_clobbers import state_early_clobbers
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
+from verilocc_mlir.toolchain.late_traps import leave_unverified
 from verilocc_mlir.toolchain.mmra import strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 from verilocc_mlir.toolchain.uncalled import mark_uncalled
@@ -320,8 +321,8 @@ def goes_on_as_it_is(mir: str) -> bool:
 
 
 def _as_others_read(printed: bytes) -> str:
-    """Machine IR that LLVM printed, without what would only be read at each step."""
-    return shorten_masks(strip_mmra(printed.decode()))
+    """Machine IR that LLVM printed, without what would only be read again, and marked where its verifier is no use."""
+    return leave_unverified(shorten_masks(strip_mmra(printed.decode())))
 
 
 def _bytes(ir: str | bytes) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -17,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError, UnsupportedError
+import zstandard
+
+from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_model.corpus.records import Record
 
@@ -72,7 +73,7 @@ class ShardWriter:
         if lines:
             last = max((int(match[1]) for shard in self._shards if (match := _SHARD.fullmatch(shard))), default=-1)
             name = f"problems-{last + 1:05}.jsonl.zst"
-            data = _zstandard().ZstdCompressor(level=_LEVEL).compress("".join(f"{x}\n" for x in lines).encode())
+            data = zstandard.ZstdCompressor(level=_LEVEL).compress("".join(f"{x}\n" for x in lines).encode())
             write_whole(self._directory / name, data, durable=True)
             self._shards[name] = {"records": len(lines), "sha256": hashlib.sha256(data).hexdigest()}
         with (self._directory / JOURNAL).open("ab") as stream:
@@ -183,7 +184,7 @@ def read_lines(directory: Path) -> Iterator[str]:
         path = directory / name
         if _digest(path) != facts["sha256"]:
             raise InputError("the shard is not the one that the manifest names", where=str(path))
-        data: bytes = _zstandard().ZstdDecompressor().decompress(path.read_bytes())
+        data: bytes = zstandard.ZstdDecompressor().decompress(path.read_bytes())
         yield from data.decode().splitlines()
 
 
@@ -205,10 +206,3 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"a shard cannot be read: {error.strerror}", where=str(path)) from error
-
-
-def _zstandard() -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError as error:
-        raise UnsupportedError(f"this needs Zstandard: {error}", hint="pip install 'verilocc-mlir[corpus]'") from error

@@ -19,9 +19,8 @@ from verilocc_mlir.hooks.measured import MeasuredCodes
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
+from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.options import member, options_in, with_options
-from verilocc_mlir.pipeline.server_part import check_required
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.choose import choose_tools, with_own_llvm
@@ -128,7 +127,7 @@ def install(
 
     Raises:
         UnsupportedError: Triton is not installed, or too old.
-        InputError: no such target, allocator or option.
+        InputError: no such target, or as ``check_settings``.
         ToolchainError: no LLVM with AMDGPU of a sufficient version.
     """
     global _active
@@ -136,10 +135,9 @@ def install(
     for name in targets:
         find_target(name)
     chosen = with_options(settings, options)
-    checked_allocator(chosen)
-    check_required(chosen)
     knobs = _knobs()
     chosen = replace_in(chosen, toolchain=with_own_llvm(chosen.toolchain, chosen.llvm))
+    check_settings(chosen)
     policy = member(Replace, replace, "replace")
     timed = member(Autotune, autotune, "autotune")
     with _lock:

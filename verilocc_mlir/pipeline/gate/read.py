@@ -106,14 +106,13 @@ def _is_amdgpu(data: bytes) -> bool:
 
 
 def _of_file(path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:
-    data = unbundled(_bytes(path), str(path))
-    if isinstance(data, tuple):
-        return [kernel for part in data for kernel in _of_code(part, path, settings, disassemble)]
+    data = _bytes(path)
     if path.suffix == ".json":
         return _of_report(data, path)
     if path.suffix in _IR:
         data = _compiled(data, path, settings)
-    return _of_code(data, path, settings, disassemble)
+    objects = unbundled(data, str(path))
+    return [kernel for part in objects for kernel in _of_code(part, path, settings, disassemble)]
 
 
 def _of_code(data: bytes, path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:

@@ -52,7 +52,7 @@ def to_html(report: Report, given: PageInput) -> str:
         links[number] = given.links[first : first + len(record.asked)]
         first += len(record.asked)
     records = {(r.function, r.phase): (r, links[k]) for k, r in enumerate(given.phases)}
-    functions = [_function(f, k, records, given) for k, f in enumerate(report.functions)]
+    functions = [_function(f, k, records, given, _left_out(report, f.name)) for k, f in enumerate(report.functions)]
     return _template().render(
         report=report,
         name="standard input" if report.input == "-" else report.input.rpartition("/")[2],
@@ -95,6 +95,7 @@ def _function(
     number: int,
     records: Mapping[tuple[str, str], tuple[PhaseRecord, tuple[str, ...]]],
     given: PageInput,
+    left_out: list[str],
 ) -> dict[str, Any]:
     phases = [
         _phase(phase, f"f{number}-{phase.phase}", *records.get((function.name, phase.phase), (None, ())), given)
@@ -109,7 +110,17 @@ def _function(
         "costs": [_cost(row) for row in costs],
         "outcome": str(max((p.outcome for p in function.phases), key=_gravity, default="unknown")),
         "obligations": sum(p.obligations for p in function.phases),
+        "left_out": left_out,
     }
+
+
+def _left_out(report: Report, name: str) -> list[str]:
+    """Why a function is left out of the result; empty for one that is in it."""
+    if name not in report.left_out:
+        return []
+    head = f"{name} is left out: "
+    why = [note.removeprefix(head) for note in report.notes if note.startswith(head)]
+    return why or ["Its phases below say why."]
 
 
 def _gravity(outcome: object) -> int:
