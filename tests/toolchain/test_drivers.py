@@ -33,6 +33,7 @@ from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.mmra import reads_mmra, same_but_waits
 from verilocc_mlir.toolchain.optimise import optimise
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, goes_on_as_it_is
@@ -77,6 +78,25 @@ def test_finished_from_text_it_is_the_kernel_of_a_compile_in_one_go(cpu: str, ll
     driven = staged(llvm, cpu, path.name)
     done = driven.direct_after(path.read_text(), LlvmPhase.VGPR)
     assert instructions(driven.finish(done, "asm")) == instructions(driven.direct(path.read_text(), "asm"))
+
+
+@pytest.mark.parametrize("cpu", ["gfx1201", *long("gfx942", "gfx1100")])
+def test_annotations_of_fences_go_through_text_where_llvm_reads_them(cpu: str, llvm: LlvmTools) -> None:
+    driven = staged(llvm, cpu, "lds_fences.ll")
+    pre = driven.to_pre_ra(source("lds_fences.ll"))
+    done = driven.llvm_allocate(
+        driven.resume(driven.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR),
+        LlvmPhase.VGPR,
+    )
+    finished, direct = driven.finish(done, "asm"), driven.direct(source("lds_fences.ll"), "asm")
+    assert same_but_waits(finished.decode(), direct.decode())
+    if reads_mmra(llvm.version):
+        assert len(re.findall(r"ATOMIC_FENCE \d, \d, mmra !\d+\n", done)) == 4
+        assert instructions(finished) == instructions(direct)
+    else:
+        assert len(re.findall(r"ATOMIC_FENCE \d, \d\n", done)) == 4
+        # On CDNA a fence of a work-group waits for the LDS alone in any case.
+        assert (instructions(finished) == instructions(direct)) == (cpu == "gfx942")
 
 
 @pytest.mark.parametrize("regalloc", ["basic", "fast"])
