@@ -22,8 +22,9 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.pipeline.audit import audit_llvm
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain import choose, find
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
@@ -32,6 +33,7 @@ from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.frame_marks import with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mmra import reads_mmra, same_but_waits
 from verilocc_mlir.toolchain.optimise import optimise
@@ -97,6 +99,33 @@ def test_annotations_of_fences_go_through_text_where_llvm_reads_them(cpu: str, l
         assert len(re.findall(r"ATOMIC_FENCE \d, \d\n", done)) == 4
         # On CDNA a fence of a work-group waits for the LDS alone in any case.
         assert (instructions(finished) == instructions(direct)) == (cpu == "gfx942")
+
+
+def test_a_function_that_may_unwind_goes_on_behind_allocation(llvm: LlvmTools) -> None:
+    """LLVM 24 notes for debuggers where the frame of its caller is; Triton's does so again when it goes on."""
+    driven = staged(llvm, "gfx942", "lds_fences.ll")
+    done = driven.direct_after(source("lds_fences.ll"), LlvmPhase.VGPR)
+    late = driven.before_late_order(done)
+    bare, marks = without_frame_marks(late)
+    if llvm.version[0] == 24:
+        assert "\n    frame-setup CFI_INSTRUCTION undefined $pc_reg\n" in marks[0]
+    assert "CFI_INSTRUCTION" not in bare
+    assert with_frame_marks(bare, marks) == late
+    ordered = driven.finish_ordered(late, "asm")
+    assert sorted(instructions(ordered)) == sorted(instructions(driven.finish(done, "asm")))
+    assert ordered.count(b".cfi") == driven.finish(done, "asm").count(b".cfi")
+    # Elsewhere they would say something of where they stand.
+    inside = late.replace("    S_ENDPGM 0", "    frame-setup CFI_INSTRUCTION undefined $pc_reg\n    S_ENDPGM 0")
+    assert "CFI_INSTRUCTION" in without_frame_marks(inside)[0]
+
+
+def test_our_order_behind_allocation_is_tried_of_a_function_that_may_unwind() -> None:
+    settings = Settings("gfx942", toolchain=ToolchainChoice.TRITON, emit=Emit.ASM)
+    tritons()
+    done = compile_module(source("lds_fences.ll").encode(), "k.ll", settings)
+    assert done.report.outcome is Outcome.PROVED
+    assert not any("LLVM's order stays" in note for note in done.report.notes)
+    assert any(step.name == "to-late-order" for step in done.report.steps)
 
 
 @pytest.mark.parametrize("regalloc", ["basic", "fast"])
