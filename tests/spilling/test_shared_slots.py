@@ -8,15 +8,19 @@ from dataclasses import replace
 import pytest
 from allocation import Pair
 from builders import kernel, loads, loop, stores, waiting
-from spilling_support import Allocated, allocate, before_phase, object_of, proved, with_slots_shared
+from spilling_support import Allocated, allocate, before_phase, is_save, object_of, proved, with_slots_shared
 from support import few
+from toolchain_support import tritons
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.effort import OURS
+from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.spilling.shared_slots import with_shared_slots
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 TWICE = [
     *loads(24),
@@ -67,20 +71,43 @@ def test_two_that_wait_at_the_same_time_in_one_slot_are_refuted() -> None:
 
 def test_what_else_names_a_slot_keeps_it() -> None:
     done = twice("gfx1100")
-    kept = min(slots(done.function) - slots(with_shared_slots(done.function)))
     at = done.function.header_lines.index("machineFunctionInfo:") + 1
     lines = done.function.header_lines
-    header = (*lines[:at], f"  scavengeFI:      '%stack.{kept}'", *lines[at:])
-    assert kept in slots(with_shared_slots(replace(done.function, header_lines=header)))
+    header = (*lines[:at], "  scavengeFI:      '%stack.0'", *lines[at:])
+    alone = with_shared_slots(replace(done.function, header_lines=header))
+    saves = [i for block in alone.blocks for i in block.instructions if is_save(i) and i.operands[1].text == "%stack.0"]
+    assert len(saves) == 1
+    assert len(slots(alone)) < len(slots(done.function))
 
 
-def test_a_compilation_takes_less_private_memory() -> None:
-    ir = kernel(TWICE, 16)
-    settings = Settings("gfx1100", emit=Emit.MIR)
+def test_numbers_have_no_gaps_and_where_they_would_nothing_is_shared() -> None:
+    """Triton's LLVM reads them as other numbers."""
+    done = twice("gfx1100")
+    assert slots(with_shared_slots(done.function)) == {*range(len(slots(with_shared_slots(done.function))))}
+    last = max(done.function.stack)
+    row = replace(done.function.stack[last], id=last + 1, type="default")
+    other = replace(done.function, stack={**done.function.stack, last + 1: row})
+    assert with_shared_slots(other) is other
+
+
+@pytest.mark.parametrize("toolchain", [ToolchainChoice.LLC, ToolchainChoice.TRITON])
+def test_a_compilation_takes_less_private_memory_and_llvms_no_more_than_its_own(toolchain: ToolchainChoice) -> None:
+    if toolchain is ToolchainChoice.TRITON:
+        tritons()
+    ir, settings = kernel(TWICE, 16), Settings("gfx1100", toolchain=toolchain, emit=Emit.MIR)
     done = compile_module(ir.encode(), "k.ll", settings)
     assert done.report.outcome is Outcome.PROVED
     assert done.data is not None
     (function,) = parse_mir(done.data.decode()).functions
-    if done.report.functions[0].variant == "as it comes":
-        assert with_shared_slots(function) is function
-        assert len(slots(function)) < len(slots(twice("gfx1100").function))
+    assert with_shared_slots(function) is function
+    given = planned(ir.encode(), "k.ll", settings)
+    ours, llvms, direct = (
+        int(re.findall(r"ScratchSize: (\d+)", assembly.decode())[0])
+        for assembly in (
+            given.compiler.finish(given.runs(DEFAULT).draft(OURS) or "", "asm"),
+            given.compiler.finish(given.runs(DEFAULT).plain_text(), "asm"),
+            given.compiler.direct(given.ir, "asm"),
+        )
+    )
+    assert 0 < ours < 24 * 4
+    assert 0 < llvms <= direct

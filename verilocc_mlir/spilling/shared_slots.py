@@ -16,6 +16,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
 from verilocc_mlir.mir.operands import parse_operand
 
 _SLOT = re.compile(r"%stack\.(\d+)(?!\d)")
+_ROW = "row of slot "
 _SPILL = re.compile(r"SI_SPILL_(?:V|A|AV)(\d+)_(SAVE|RESTORE)")
 
 
@@ -37,17 +38,34 @@ def with_shared_slots(function: MachineFunction) -> MachineFunction:
         return function
     accesses = [[*_accesses(block.instructions, slots)] for block in function.blocks]
     places = _places(slots, _at_once(control_flow(function), accesses))
-    names = {slot: place for slot, place in places.items() if slot != place}
-    if not names:
+    kept = sorted(set(places.values()))
+    numbers = sorted(slots)
+    # LLVM numbers stack objects without gaps when it reads a text.
+    if len(kept) == len(slots) or max(function.stack) != numbers[-1] or not _close(numbers[len(kept) :]):
         return function
+    moved = dict(zip(kept, numbers, strict=False))
+    names = {slot: moved[place] for slot, place in places.items()}
+    rows = {moved[place]: _with_number(slots[place], moved[place]) for place in kept}
     blocks = tuple(
         replace(block, instructions=tuple(_renamed(i, names) for i in block.instructions)) for block in function.blocks
     )
     header = "\n".join(function.header_lines)
-    for slot in names:
-        header = header.replace(function.stack[slot].text + "\n", "", 1)
-    stack = {number: row for number, row in function.stack.items() if number not in names}
+    for number in numbers:
+        header = header.replace(slots[number].text + "\n", f"{_ROW}{number}\n", 1)
+    for number in numbers:
+        header = header.replace(f"{_ROW}{number}\n", rows[number].text + "\n" if number in rows else "", 1)
+    others = {number: row for number, row in function.stack.items() if number not in slots}
+    stack = dict(sorted({**others, **rows}.items()))
     return replace(function, blocks=blocks, header_lines=tuple(header.split("\n")), stack=stack)
+
+
+def _close(numbers: Sequence[int]) -> bool:
+    """Whether none is left out between them."""
+    return numbers[-1] - numbers[0] == len(numbers) - 1
+
+
+def _with_number(row: StackObject, number: int) -> StackObject:
+    return replace(row, id=number, text=row.text.replace(f"{{ id: {row.id},", f"{{ id: {number},", 1))
 
 
 def _slots(function: MachineFunction) -> dict[int, StackObject]:
@@ -129,7 +147,7 @@ def _form(row: StackObject) -> tuple[int, int]:
 
 
 def _renamed(instruction: Instruction, names: Mapping[int, int]) -> Instruction:
-    if not _SPILL.fullmatch(instruction.opcode) or not {*_of(instruction)} & names.keys():
+    if not _SPILL.fullmatch(instruction.opcode) or all(names.get(n, n) == n for n in _of(instruction)):
         return instruction
 
     def shared(text: str) -> str:
