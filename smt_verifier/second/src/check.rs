@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::behind;
 use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
@@ -81,6 +82,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let live = &entry::live_virtual(context);
     let left = &joined::check(context.after)?;
     nothing_taken(context)?;
+    behind::check(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -262,7 +264,18 @@ impl<'a> Walk<'a> {
                 "scc" if !zero => state.facts.mark(self.state.facts.scc.as_slice(), Mark::Nonempty),
                 _ => {}
             }
-            claimed.follows(&state, test.starts_with("exec") && zero, self.block)?;
+            let nobody = test.starts_with("exec") && zero;
+            if nobody {
+                let skips = |block: &Block| self::tested(block).is_some_and(|(test, _)| test == "exec0");
+                let (lost, written) = behind::passed(self.context, self.block, successor, skips)?;
+                let wrong = |(name, place): &&(Lane, Lane)| {
+                    lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
+                };
+                let wrong = claimed.of_wave().find(wrong);
+                let line = block.line;
+                ensure!(wrong.is_none(), "relation", line, "LLVM may go through block {successor}'s other way to {wrong:?}");
+            }
+            claimed.follows(&state, nobody, self.block)?;
         }
         Ok(())
     }
