@@ -9,7 +9,7 @@ from collections.abc import Collection
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.liveins import declared_units
-from smt_verifier.checker.model import Instruction
+from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
@@ -29,6 +29,7 @@ def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> No
         _overwritten(after, forms, number)
     for part in range(len(after.function.blocks)):
         _masked(after, forms, part)
+    _kept_in_lanes(after, forms)
 
 
 def _refused(i: Instruction, what: str) -> Refused:
@@ -229,3 +230,51 @@ def _sets_exec(i: Instruction, forms: Forms) -> bool:
 
 def _moves(i: Instruction, forms: Forms) -> bool:
     return i.definitions == 1 and not forms.opcode(i).traits.isdisjoint(("copy", "mask-move")) and len(i.operands) > 1
+
+
+def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
+    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the
+    end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+    """
+    slots: dict[int, dict[int, list[tuple[bool, int]]]] = {}
+    for number in range(len(after.parts)):
+        for i in after.code(number):
+            kind, _, rest = forms.opcode(i).value("spill").partition(",")
+            if kind == "S":
+                bits, _, way = rest.partition(",")
+                for o in i.operands:
+                    if o.kind is Kind.FRAME_INDEX:
+                        slots.setdefault(o.number, {}).setdefault(number, []).append((way == "save", int(bits)))
+    ahead = [set(after.successors(number)) for number in range(len(after.parts))]
+    entered = {0} | _from(ahead, 0)
+    for slot, accesses in slots.items():
+        width = max((bits for rows in accesses.values() for saves, bits in rows if not saves), default=0)
+        live = _live(ahead, {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()})
+        if 0 not in live:
+            continue
+        without = {number: _without(ahead, number) for number in entered}
+        named = entered & accesses.keys()
+        common = [n for n in entered if without[n].isdisjoint(named - {n})]
+        last = next(n for n in common if all(m in without[n] for m in common if m != n))
+        saved = [n for n, rows in accesses.items() if any(saves for saves, _ in rows)]
+        lost = last in live if last in accesses else not live.isdisjoint(ahead[last])
+        if lost and any(last in _from(ahead, number) for number in saved):
+            raise Refused("spill-slot", f"%stack.{slot} is read before it is written, and again in a loop")
+
+
+def _live(ahead: list[set[int]], accesses: dict[int, list[bool]]) -> set[int]:
+    """Blocks at whose entry a slot is read before it is written; ``accesses``: whether they write it, in order."""
+    live = {number for number, saves in accesses.items() if saves and not saves[0]}
+    pending = True
+    while pending:
+        more = {n for n, places in enumerate(ahead) if not accesses.get(n) and not places.isdisjoint(live)} - live
+        live, pending = live | more, bool(more)
+    return live
+
+
+def _without(ahead: list[set[int]], block: int) -> set[int]:
+    """The blocks that the function's entry leads to but for one way: by a block."""
+    if block == 0:
+        return set()
+    others = [places - {block} for places in ahead]
+    return {0} | _from(others, 0)

@@ -972,6 +972,44 @@ d %0.0 1
 steps 3=""",
 )  # fmt: skip
 
+MANY = tuple("$" + "_".join(f"sgpr{n}" for n in range(first, first + 32)) for first in (36, 68))
+SLOT_OF = "%stack.{0}, implicit $exec, implicit $sgpr32 :: ({1} %stack.{0}{2}, addrspace 5)"
+INTO, FROM = (
+    [SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32)) for n, bits in enumerate((1024, 1024, 32))]
+    for way in (("store", "into"), ("load", "from"))
+)
+AROUND = """{first}S_NOP 0
+  bb.1:
+    successors: %bb.1, %bb.2
+    S_NOP 0, implicit-def {one}, implicit-def {two}
+    {moved}S_NOP 0, implicit {one}, implicit {two}
+    {back}S_NOP 0, implicit {value}
+    {of} = S_MOV_B32 7
+    {saved}S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:"""
+LOST_IN_LOOP = Pair(
+    ("sreg_32", "sgpr_1024", "sgpr_1024"), "$vgpr0",
+    AROUND.format(
+        first="%0:sreg_32 = IMPLICIT_DEF\n    ", one="%1:sgpr_1024", two="%2:sgpr_1024", moved="", back="", value="%0",
+        of="%0:sreg_32", saved="",
+    ).replace("implicit %1:sgpr_1024, implicit %2:sgpr_1024", "implicit %1, implicit %2"),
+    AROUND.format(
+        first="", one=MANY[0], two=MANY[1], value="$sgpr4", of="$sgpr4",
+        moved=f"""SI_SPILL_S1024_SAVE {MANY[0]}, {INTO[0]}
+    SI_SPILL_S1024_SAVE {MANY[1]}, {INTO[1]}
+    {MANY[0]} = SI_SPILL_S1024_RESTORE {FROM[0]}
+    {MANY[1]} = SI_SPILL_S1024_RESTORE {FROM[1]}
+    """,
+        back=f"$sgpr4 = SI_SPILL_S32_RESTORE {FROM[2]}\n    ", saved=f"SI_SPILL_S32_SAVE $sgpr4, {INTO[2]}\n    ",
+    ),
+    f"steps 1- 1=\nblock 1\n{ON}in wave\nh %0.0 #2.0 1\nd %0.0 1\nsteps 1= 4+ 1= 1+ 2= 1+ 1=\nblock 2\n{ON}steps 1=",
+    stack=("", "".join(
+        f"\n  - {{ id: {n}, type: spill-slot, size: {size}, alignment: 4, stack-id: sgpr-spill }}"
+        for n, size in enumerate((128, 128, 4))
+    )),
+    info="  hasSpilledSGPRs: true\n  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
+)  # fmt: skip
+
 WRONG: dict[str, tuple[Pair, str]] = {
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
     "indexed from a copy of the first": (INDEXED, "operands"),
@@ -1050,6 +1088,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a move of two parts, over its source once a copy is gone": (WRITTEN_BACK, "not-followed"),
     "a load that is done again, over its address once a copy is gone": (LOADED_BACK, "not-followed"),
     "a load that is done again, its address copied in vain": (LOADED_FORWARD, "not-followed"),
+    "a scalar that lanes lose in a loop": (LOST_IN_LOOP, "spill-slot"),
     "a scalar of a block that LLVM does not skip": (GONE_THROUGH, "relation"),
 }  # fmt: skip
 RIGHT = {
@@ -1212,6 +1251,11 @@ RIGHT = {
     ),
     "a load that is done again, beside its address once a copy is gone": replace(
         LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, OVER_ADDRESS.replace("4_sgpr5_sgpr6_sgpr7", "16_sgpr17_sgpr18_sgpr19").replace("$sgpr16_sgpr17_sgpr18_sgpr19_sgpr8_sgpr9_sgpr10_sgpr11", "$" + "_".join(f"sgpr{n}" for n in range(16, 24)))),
+    ),
+    "a scalar that lanes have before a loop": replace(
+        LOST_IN_LOOP, before=LOST_IN_LOOP.before.replace("= IMPLICIT_DEF", "= S_MOV_B32 1"),
+        after=f"$sgpr4 = S_MOV_B32 1\n    SI_SPILL_S32_SAVE $sgpr4, {INTO[2]}\n    {LOST_IN_LOOP.after}",
+        steps=LOST_IN_LOOP.steps.replace("steps 1- 1=", "steps 1= 1+ 1=", 1),
     ),
     "a scalar beside those of a block that LLVM does not skip": replace(
         GONE_THROUGH,

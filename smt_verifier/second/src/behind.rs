@@ -1,7 +1,7 @@
 //! What LLVM's passes behind the phase make of Q, where they look at less than it says (spec 10.12), and of a branch to where
 //! no thread is active (12.2).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::context::Context;
 use crate::entry::live_ins;
@@ -25,7 +25,7 @@ pub fn check(context: &Context<'_>) -> Done {
             masked(context, code, &next)?;
         }
     }
-    Ok(())
+    kept_in_lanes(context.after)
 }
 
 fn is_exec(o: &Operand) -> bool {
@@ -237,6 +237,68 @@ fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
             let dead = exact || !from.lanes.iter().any(|lane| lane.of == Of::Unit && live.contains(&lane.a));
             ensure!(dead, "not-followed", i, "LLVM deletes what wrote the source, which is live behind the block");
         }
+    }
+    Ok(())
+}
+
+/// SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the end
+/// of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+fn kept_in_lanes(after: &Function) -> Done {
+    let mut slots: BTreeMap<u32, BTreeMap<usize, Vec<(bool, u32)>>> = BTreeMap::new();
+    for (number, block) in after.blocks.iter().enumerate() {
+        for i in &block.instructions {
+            let Some(("S", bits, saves)) = i.spill() else { continue };
+            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex) {
+                slots.entry(o.number).or_default().entry(number).or_default().push((saves, bits));
+            }
+        }
+    }
+    let ahead: Vec<BTreeSet<usize>> = after.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
+    let without = |block: Option<usize>| {
+        let mut ahead = ahead.clone();
+        block.iter().for_each(|block| {
+            ahead.iter_mut().for_each(|places| {
+                places.remove(block);
+            });
+        });
+        let mut found = led_to(&ahead, 0);
+        found.insert(0);
+        if block == Some(0) {
+            found.clear();
+        }
+        found
+    };
+    for (slot, accesses) in &slots {
+        let all = accesses.values().flatten();
+        let width = all.filter(|(saves, _)| !saves).map(|(_, bits)| *bits).max().unwrap_or(0);
+        let first = |block: &usize| {
+            accesses.get(block).and_then(|rows| rows.iter().find(|(saves, bits)| !saves || *bits >= width))
+        };
+        let mut live: BTreeSet<usize> =
+            accesses.keys().copied().filter(|block| first(block).is_some_and(|(saves, _)| !saves)).collect();
+        loop {
+            let leads = |n: &usize| first(n).is_none() && !live.contains(n) && !ahead[*n].is_disjoint(&live);
+            let more: Vec<usize> = (0..ahead.len()).filter(leads).collect();
+            if more.is_empty() {
+                break;
+            }
+            live.extend(more);
+        }
+        if !live.contains(&0) {
+            continue;
+        }
+        let entered = without(None);
+        let others: BTreeMap<usize, BTreeSet<usize>> = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        let named: Vec<usize> = accesses.keys().copied().filter(|n| entered.contains(n)).collect();
+        let on_every_way = |n: &usize| named.iter().all(|access| access == n || !others[n].contains(access));
+        let common: Vec<usize> = entered.iter().copied().filter(on_every_way).collect();
+        let is_last = |n: &usize| common.iter().all(|other| other == n || others[n].contains(other));
+        let Some(last) = common.iter().copied().find(is_last) else { continue };
+        let lost =
+            if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
+        let saved = accesses.iter().filter(|(_, rows)| rows.iter().any(|(saves, _)| *saves)).map(|(block, _)| *block);
+        let back = saved.into_iter().any(|block| led_to(&ahead, block).contains(&last));
+        ensure!(!(lost && back), "spill-slot", "", "slot {slot} is read before it is written, and again in a loop");
     }
     Ok(())
 }
