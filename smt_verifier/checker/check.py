@@ -200,10 +200,11 @@ def _frame(lanes: Lanes) -> frozenset[int]:
 
 def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
-    spilled to.
+    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none reads, for lanes
+    that scalars are still to be spilled to.
     """
-    frame = q.fields.get(_INFO + "frameOffsetReg", "") if len(q.stack) > len(p.stack) and not is_entry else ""
+    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
+    frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
     mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
     # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.

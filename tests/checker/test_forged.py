@@ -26,7 +26,7 @@ tracksRegLiveness: true
 registers:{registers}
 frameInfo:
   maxAlignment:    4
-stack:{stack}
+{frame}stack:{stack}
 machineFunctionInfo:
   isEntryFunction: {entry}
   stackPtrOffsetReg: '$sgpr32'
@@ -51,6 +51,7 @@ class Pair:
         module: lines before the function, in both texts.
         attributes: of the function.
         ends: the last instruction; the function is a kernel, or one that is called.
+        frame: further rows of ``frameInfo``; of a function that is called.
         left: classes of virtual registers that Q still has, from number 0 on.
     """
 
@@ -66,19 +67,21 @@ class Pair:
     attributes: str = ""
     ends: str = "S_ENDPGM 0"
     left: tuple[str, ...] = ()
+    frame: str = ""
 
     def texts(self) -> tuple[str, str]:
         rows, left = (
             "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(classes))
             for classes in (self.classes, self.left)
         )
-        called = self.ends == "SI_RETURN"
+        called = self.ends == "SI_RETURN" or bool(self.frame)
         of_p, of_q = (
             HEAD.format(
                 module=self.module,
                 registers=registers,
                 stack=stack or " []",
                 info=self.info,
+                frame=self.frame,
                 liveins=self.liveins,
                 attributes=self.attributes,
                 convention="" if called else "amdgpu_kernel ",
@@ -1010,6 +1013,17 @@ LOST_IN_LOOP = Pair(
     info="  hasSpilledSGPRs: true\n  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
 )  # fmt: skip
 
+AROUND_CALL = """{copy} = COPY $vgpr0
+    ADJCALLSTACKUP 0, 0, implicit-def dead $scc, implicit-def $sgpr32, implicit $sgpr32
+    dead $sgpr30_sgpr31 = SI_CALL $sgpr4_sgpr5, 0, csr_amdgpu, implicit-def dead $scc
+    ADJCALLSTACKDOWN 0, 0, implicit-def dead $scc, implicit-def $sgpr32, implicit $sgpr32
+    S_NOP 0, implicit $sgpr33, implicit {value}"""
+SAVED_WHERE_CALLED = Pair(
+    ("vgpr_32",), "$vgpr0, $sgpr33, $sgpr34, $sgpr4_sgpr5", AROUND_CALL.format(copy="%0:vgpr_32", value="%0"),
+    AROUND_CALL.format(copy="$vgpr40", value="$vgpr40"), "steps 1- 1+ 5=", "gfx1100",
+    info="  frameOffsetReg: '$sgpr33'\n", frame="  adjustsStack:    true\n  hasCalls:        true\n",
+)  # fmt: skip
+
 WRONG: dict[str, tuple[Pair, str]] = {
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
     "indexed from a copy of the first": (INDEXED, "operands"),
@@ -1088,6 +1102,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a move of two parts, over its source once a copy is gone": (WRITTEN_BACK, "not-followed"),
     "a load that is done again, over its address once a copy is gone": (LOADED_BACK, "not-followed"),
     "a load that is done again, its address copied in vain": (LOADED_FORWARD, "not-followed"),
+    "the frame pointer, which a register that is saved makes one": (SAVED_WHERE_CALLED, "reserved-register"),
     "a scalar that lanes lose in a loop": (LOST_IN_LOOP, "spill-slot"),
     "a scalar of a block that LLVM does not skip": (GONE_THROUGH, "relation"),
 }  # fmt: skip
@@ -1251,6 +1266,10 @@ RIGHT = {
     ),
     "a load that is done again, beside its address once a copy is gone": replace(
         LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, OVER_ADDRESS.replace("4_sgpr5_sgpr6_sgpr7", "16_sgpr17_sgpr18_sgpr19").replace("$sgpr16_sgpr17_sgpr18_sgpr19_sgpr8_sgpr9_sgpr10_sgpr11", "$" + "_".join(f"sgpr{n}" for n in range(16, 24)))),
+    ),
+    "a register beside the frame pointer, where one is saved": replace(
+        SAVED_WHERE_CALLED, before=SAVED_WHERE_CALLED.before.replace("$sgpr33", "$sgpr34"),
+        after=SAVED_WHERE_CALLED.after.replace("$sgpr33", "$sgpr34"),
     ),
     "a scalar that lanes have before a loop": replace(
         LOST_IN_LOOP, before=LOST_IN_LOOP.before.replace("= IMPLICIT_DEF", "= S_MOV_B32 1"),

@@ -151,19 +151,20 @@ fn keeps_promises(context: &Context<'_>) -> Done {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
-/// spilled to.
+/// function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none
+/// reads, for lanes that scalars are still to be spilled to.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = registers_in(q, "stackPtrOffsetReg");
     let pointer: Set<u32> =
         pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
-    let adds = q.stack.len() > p.stack.len() && info(p, "isEntryFunction") != "true";
+    let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
+    let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
     let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
     let read = || q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
     let read: Set<u32> = if spills { read().map(|lane| lane.a).collect() } else { Set::default() };
-    let asked = [("frameOffsetReg", adds, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
+    let asked = [("frameOffsetReg", framed, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
     for (key, _, named) in asked.into_iter().filter(|(_, taken, _)| *taken) {
         let names = registers_in(q, key);
         let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
