@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from smt_verifier.checker.behind import check_behind
 from smt_verifier.checker.certificate import (
     LANES,
     SLOT,
@@ -31,7 +32,7 @@ from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
-from smt_verifier.checker.lanes import Lanes, names_halves, parts_of
+from smt_verifier.checker.lanes import Lanes, cell, names_halves, parts_of
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import (
     declared_units,
@@ -43,12 +44,12 @@ from smt_verifier.checker.liveins import (
 )
 from smt_verifier.checker.model import File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
-from smt_verifier.checker.moves import Moves
+from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
 from smt_verifier.checker.purity import is_pure, pure_reads
-from smt_verifier.checker.state import NONE, Part, State, ThreadClass
+from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
 from smt_verifier.checker.threads import EXEC_NAMES
@@ -121,6 +122,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     _check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
+    check_behind(lanes[1], forms, bounds.allocatable)
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
@@ -198,10 +200,11 @@ def _frame(lanes: Lanes) -> frozenset[int]:
 
 def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
-    spilled to.
+    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none reads, for lanes
+    that scalars are still to be spilled to.
     """
-    frame = q.fields.get(_INFO + "frameOffsetReg", "") if len(q.stack) > len(p.stack) and not is_entry else ""
+    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
+    frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
     mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
     # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
@@ -528,6 +531,12 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
+    lost, written = _passed(both, number, successor) if exec_is_zero else (NONE, NONE)
+    for name, place in claimed.scalars.pairs if written else ():
+        require(
+            name not in lost or place not in written or name in state.scalars.undefined,
+            f"LLVM may go to {write_key(place)} by way of the other successor",
+        )
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
@@ -546,6 +555,48 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             except Refused:
                 if not last:
                     raise
+
+
+def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
+    """Where LLVM may delete a branch to where no thread is active, and go through what it skips (12.2): scalar names that
+    P leaves undefined there, and scalar places that Q writes.
+    """
+    skipped: set[int] = set()
+    pending = [s for s in both.before.successors(number) if s != target]
+    while pending:
+        block = pending.pop()
+        successors, test = both.before.successors(block), test_of(both, block)
+        if not successors or block == number or not (len(successors) == 1 or (test and test.of_exec and test.on_zero)):
+            return NONE, NONE
+        skipped.add(block)
+        pending += [s for s in successors if s != target and s not in skipped]
+    lost, defined, written = set[Key](), set[Key](), set[Key]()
+    for block in skipped:
+        if any("call" in both.forms.opcode(i).traits for i in both.before.code(block)):
+            return NONE, NONE
+        for part in both.before.parts[block]:
+            lost |= both.scalars_before - declared_units(both.before, part)
+        for i in both.before.code(block):
+            lanes, opcode = both.before, both.forms.opcode(i)
+            own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
+            move = both.moves[False].read(i, opcode)
+            lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
+            if move is not None and move.fresh:
+                lost |= both.moves[False].cells[move.register[0]]
+            gone = "no-code" in opcode.traits or (move is not None and move.undef)
+            (lost if gone else defined).update(own, _cells(move) if move is not None else ())
+        for i in both.after.code(block):
+            move = both.moves[True].read(i, both.forms.opcode(i))
+            written |= both.after.operand_keys(i).defined
+            written.update(_cells(move) if move is not None else ())
+    return frozenset(lost - defined), frozenset(written)
+
+
+def _cells(move: Move) -> Iterator[Key]:
+    """What a move writes: lanes, or cells of one."""
+    yield from move.to
+    if move.saves:
+        yield from (cell(move.register[0], move.thread, half) for half in range(len(move.of)))
 
 
 def _require_claims(

@@ -164,7 +164,7 @@ class Forms:
         self._unread(a, of_a, pair)
         pair.spoiled = tuple(k for y in b.operands[len(a.operands) :] for k in self._added(y, a, b))
         pair.tied = self._ties(a, b, of_a, of_b)
-        pair.early = self._early(b, of_b)
+        pair.early = self.early(b, of_b)
         if pair.early:
             pair.own = frozenset(row for d in pair.definitions for row in zip(d.names, d.places, strict=True))
         self._overlap(b, of_b)
@@ -364,7 +364,7 @@ class Forms:
                 raise Refused("tied-operand", f"{y.text} must be the register of {x.text}")
         return frozenset(ties)
 
-    def _early(self, b: Instruction, opcode: Opcode) -> frozenset[int]:
+    def early(self, b: Instruction, opcode: Opcode) -> frozenset[int]:
         """Places that are written before everything is read (5.6)."""
         early = set(opcode.early)
         early.update(n for n, o in enumerate(b.operands) if "early-clobber" in o.flags)

@@ -26,7 +26,7 @@ tracksRegLiveness: true
 registers:{registers}
 frameInfo:
   maxAlignment:    4
-stack:{stack}
+{frame}stack:{stack}
 machineFunctionInfo:
   isEntryFunction: {entry}
   stackPtrOffsetReg: '$sgpr32'
@@ -51,6 +51,7 @@ class Pair:
         module: lines before the function, in both texts.
         attributes: of the function.
         ends: the last instruction; the function is a kernel, or one that is called.
+        frame: further rows of ``frameInfo``; of a function that is called.
         left: classes of virtual registers that Q still has, from number 0 on.
     """
 
@@ -66,19 +67,21 @@ class Pair:
     attributes: str = ""
     ends: str = "S_ENDPGM 0"
     left: tuple[str, ...] = ()
+    frame: str = ""
 
     def texts(self) -> tuple[str, str]:
         rows, left = (
             "".join(f"\n  - {{ id: {n}, class: {cls} }}" for n, cls in enumerate(classes))
             for classes in (self.classes, self.left)
         )
-        called = self.ends == "SI_RETURN"
+        called = self.ends == "SI_RETURN" or bool(self.frame)
         of_p, of_q = (
             HEAD.format(
                 module=self.module,
                 registers=registers,
                 stack=stack or " []",
                 info=self.info,
+                frame=self.frame,
                 liveins=self.liveins,
                 attributes=self.attributes,
                 convention="" if called else "amdgpu_kernel ",
@@ -787,6 +790,241 @@ block 2
 {AT_ENTRY}steps 1=""",
 )  # fmt: skip
 
+ON = "entry\nclass 0 T on\nclass 1 O off\nclass 2 P on\n"
+OF_EXEC = ON + "in wave\nh $12292 $12292 2\n"
+VCC_BRANCH = f"""{{of}} = V_CMP_EQ_U32_e64 $vgpr0, $vgpr1, implicit $exec
+    $vcc = S_AND_B64 $exec, {{read}}, implicit-def $scc
+    {{to}} = S_CSELECT_B32 1, 0, implicit $scc
+    S_NOP 0, implicit {{value}}
+    S_CBRANCH_VCCNZ %bb.2, implicit $vcc
+  bb.1:
+    S_NOP 1{ELSEWHERE}"""
+AND_DELETED = Pair(
+    ("sreg_64", "sreg_32"), "$vgpr0, $vgpr1, $sgpr4",
+    VCC_BRANCH.format(of="%0:sreg_64", read="%0", to="%1:sreg_32", value="%1"),
+    VCC_BRANCH.format(of="$vcc", read="$vcc", to="$sgpr5", value="$sgpr5"),
+    f"steps 5=\nblock 1\n{ON}steps 2=\nblock 2\n{ON}steps 1=",
+)  # fmt: skip
+SAVED_MASK = f"""{{of}} = V_CMP_EQ_U32_e64 $vgpr0, $vgpr1, implicit $exec
+    {{to}} = S_AND_SAVEEXEC_B32 {{read}}, implicit-def $exec, implicit-def $scc, implicit $exec
+    S_CBRANCH_SCC1 %bb.2, implicit $scc
+  bb.1:
+    S_NOP 1{ELSEWHERE}
+    {{live}}S_NOP 0, implicit {{value}}"""
+COMPARED_AT_ONCE = Pair(
+    ("sreg_32", "sreg_32"), "$vgpr0, $vgpr1",
+    SAVED_MASK.format(of="%0:sreg_32", read="%0", to="%1:sreg_32", value="%1", live=""),
+    SAVED_MASK.format(of="$sgpr4", read="$sgpr4", to="$sgpr5", value="$sgpr5", live="liveins: $sgpr5\n    "),
+    f"steps 3=\nblock 1\n{NOTHING}steps 2=\nblock 2\n{NOTHING}h %1.0 $8202 1\nsteps 2=", "gfx1100",
+)  # fmt: skip
+WIDENED = """{first}{narrow}
+    S_NOP 0
+    $exec = {widens} {saved}
+  bb.1:
+    successors: %bb.1, %bb.2
+    liveins: $vgpr4_vgpr5
+    {again}GLOBAL_STORE_DWORD $vgpr4_vgpr5, {value}, 0, 0, implicit $exec
+    S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:"""
+REPEATED_IN_LOOP = Pair(
+    ("vgpr_32", "sreg_64"), "$vgpr4_vgpr5, $sgpr10_sgpr11",
+    WIDENED.format(
+        first=MOV.format("%0:vgpr_32", 7) + "\n    ", narrow=NARROW.format("%1:sreg_64"), widens="S_MOV_B64_term",
+        saved="%1", again="", value="%0",
+    ),
+    WIDENED.format(
+        first="", narrow=NARROW.format("$sgpr8_sgpr9"), widens="S_MOV_B64_term", saved="$sgpr8_sgpr9",
+        again=MOV.format("$vgpr1", 7) + "\n    ", value="$vgpr1",
+    ),
+    f"""steps 1- 3=
+block 1
+{OF_EXEC}in 0 2
+h $8 $8 2
+h %0.0 !0.0.0 1
+steps 1+ 2=
+repeat 0 0 0
+block 2
+{OF_EXEC}steps 1=""",
+)  # fmt: skip
+NARROWED = f"""{{first}}{{saved}} = S_MOV_B64 $exec
+    S_NOP 0, implicit {{value}}
+    {{mask}} = S_AND_B64 {{read}}, $sgpr10_sgpr11, implicit-def dead $scc
+    $exec = {{narrows}} {{narrow}}
+  bb.1:
+    successors: %bb.1, %bb.2
+    liveins: {{live}}
+    {MOV.format("{one}", 7)}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, {{other}}, 0, 0, implicit $exec
+    S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:
+    liveins: {{live}}
+    {{last}}{WIDEN.format("{read}")}
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, {{value}}, 0, 0, implicit $exec"""
+WAIT_FOR_LOOP = WAITING.replace("%1", "%2").replace("in 0 1 3\n", "")
+WAIT_FOR_LOOP += "in 0 3\nh %0.0 $0 1\nh $8 $8 2\nin 1\nh %0.0 $0 1\nh %0.0 $2 1\nh $8 $8 2\n"
+IN_LOOP = Pair(
+    ("vgpr_32", "vgpr_32", "sreg_64", "sreg_64"), "$vgpr0, $vgpr4_vgpr5, $sgpr10_sgpr11",
+    NARROWED.format(
+        first="%0:vgpr_32 = COPY $vgpr0\n    ", saved="%2:sreg_64", value="%0", mask="%3:sreg_64", read="%2",
+        narrow="%3", live="$vgpr4_vgpr5", one="%1:vgpr_32", other="%1", last="", narrows="S_MOV_B64_term",
+    ),
+    NARROWED.format(
+        first="$vgpr1 = COPY $vgpr0\n    ", saved="$sgpr8_sgpr9", value="$vgpr1", mask="$sgpr12_sgpr13",
+        read="$sgpr8_sgpr9", narrow="$sgpr12_sgpr13", live="$vgpr0, $vgpr4_vgpr5, $sgpr8_sgpr9", one="$vgpr1",
+        other="$vgpr1", last="$vgpr1 = COPY $vgpr0\n    ", narrows="S_MOV_B64_term",
+    ),
+    f"steps 1- 1+ 4=\nblock 1\n{WAIT_FOR_LOOP}steps 3=\nblock 2\n{WAIT_FOR_LOOP}steps 1+ 3=",
+)  # fmt: skip
+MASKED = """{old} = S_MOV_B64 $exec
+    {one} = S_NOT_B64 $sgpr10_sgpr11, implicit-def dead $scc
+    {two} = S_AND_B64 {one_read}, $sgpr4_sgpr5, implicit-def dead $scc
+    $exec = S_MOV_B64_term {two_read}
+  bb.1:
+    liveins: $vgpr0, $vgpr4_vgpr5
+    GLOBAL_STORE_DWORD $vgpr4_vgpr5, $vgpr0, 0, 0, implicit $exec"""
+TAKEN_FOR_EXEC = Pair(
+    ("sreg_64", "sreg_64", "sreg_64"), "$sgpr4_sgpr5, $vgpr0, $vgpr4_vgpr5, $sgpr10_sgpr11",
+    MASKED.format(old="%0:sreg_64", one="%1:sreg_64", one_read="%1", two="%2:sreg_64", two_read="%2"),
+    MASKED.format(
+        old="dead $sgpr6_sgpr7", one="$sgpr6_sgpr7", one_read="$sgpr6_sgpr7", two="$sgpr8_sgpr9",
+        two_read="$sgpr8_sgpr9",
+    ),
+    f"steps 6={NO_STEPS}",
+)  # fmt: skip
+READ_BEHIND = """{old} = S_MOV_B64 $exec
+    {mask} = S_AND_B64 {old_read}, $sgpr4_sgpr5, implicit-def dead $scc
+    $exec = S_MOV_B64 {mask_read}
+    {copy}S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    {live}S_NOP 0, implicit {value}, implicit {old_read}""" + ELSEWHERE
+SOURCE_OF_EXEC = Pair(
+    ("sreg_64", "sreg_64"), "$sgpr4_sgpr5",
+    READ_BEHIND.format(
+        old="%0:sreg_64", old_read="%0", mask="%1:sreg_64", mask_read="%1", copy="", value="%1", live="",
+    ),
+    READ_BEHIND.format(
+        old="$sgpr6_sgpr7", old_read="$sgpr6_sgpr7", mask="$sgpr8_sgpr9", mask_read="$sgpr8_sgpr9",
+        copy="$sgpr12_sgpr13 = COPY $sgpr8_sgpr9\n    ", value="$sgpr12_sgpr13",
+        live="liveins: $sgpr6_sgpr7, $sgpr12_sgpr13\n    ",
+    ),
+    f"""steps 3= 1+ 1=
+block 1
+{NOTHING}h %0.0 $8204 1
+h %0.2 $8206 1
+h %1.0 $8216 1
+h %1.2 $8218 1
+steps 2=
+block 2
+{NOTHING}steps 1=""",
+)  # fmt: skip
+HALVES_LIVE = replace(
+    SOURCE_OF_EXEC,
+    after=SOURCE_OF_EXEC.after.replace("    $sgpr12_sgpr13 = COPY $sgpr8_sgpr9\n", "").replace(
+        "$sgpr12_sgpr13\n    S_NOP 0, implicit $sgpr12_sgpr13", "$sgpr8, $sgpr9\n    S_NOP 0, implicit $sgpr8_sgpr9",
+    ),
+    steps=SOURCE_OF_EXEC.steps.replace("3= 1+ 1=", "4=").replace("$8216", "$8208").replace("$8218", "$8210"),
+)  # fmt: skip
+WRITTEN_BACK = Pair(
+    ("vreg_64", "vreg_64"), "$vgpr0_vgpr1", IN_PARTS.before,
+    """renamable $vgpr4_vgpr5 = V_MOV_B64_PSEUDO $vgpr0_vgpr1, implicit $exec
+    renamable $vgpr1_vgpr2 = COPY killed renamable $vgpr4_vgpr5
+    S_NOP 0, implicit $vgpr1_vgpr2""",
+    "steps 1- 1= 1+ 2=", "gfx1100",
+)  # fmt: skip
+OVER_ADDRESS = "$" + "_".join(f"sgpr{n}" for n in range(4, 12))
+LOADED_BACK = replace(
+    LOADED_AGAIN,
+    after=LOADED_AGAIN.after.replace("$sgpr8_sgpr9 = COPY $sgpr4_sgpr5\n", "").replace("$sgpr8_sgpr9,", "$sgpr4_sgpr5,")
+    .replace(f"S_NOP 0, implicit {EIGHT}", f"renamable {OVER_ADDRESS} = COPY killed renamable {EIGHT}")
+    + f"\n    S_NOP 0, implicit {OVER_ADDRESS}",
+    steps="steps 1- 1= 1+ 2=",
+)  # fmt: skip
+LOADED_FORWARD = replace(
+    LOADED_AGAIN,
+    after=LOADED_AGAIN.after.replace(EIGHT, OVER_ADDRESS).replace("$sgpr8_sgpr9", "renamable $sgpr20_sgpr21"),
+)  # fmt: skip
+SKIPPED_BLOCK = """{first}{narrow}
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+  bb.1:
+    liveins: $vgpr0{live}
+    {of} = S_MOV_B32 7
+    {nothing}{sum} = V_ADD_U32_e32 {read}, $vgpr0, implicit $exec
+  bb.2:
+    {liveins}S_NOP 0, implicit {value}
+    {widen}"""
+OF_NOBODY = WAITING.removesuffix("in 0 1 3\n")
+GONE_THROUGH = Pair(
+    ("sreg_32", "sreg_64", "sreg_32", "vgpr_32"), "$sgpr10_sgpr11, $sgpr4, $vgpr0",
+    SKIPPED_BLOCK.format(
+        first="%0:sreg_32 = COPY $sgpr4\n    ", narrow=NARROW.format("%1:sreg_64"), live="", of="%2:sreg_32",
+        nothing="%0:sreg_32 = IMPLICIT_DEF\n    ", sum="%3:vgpr_32", read="%2", liveins="", value="%0",
+        widen=WIDEN.format("%1"),
+    ),
+    SKIPPED_BLOCK.format(
+        first="", narrow=NARROW.format("$sgpr8_sgpr9"), live=", $sgpr8_sgpr9", of="$sgpr4", nothing="", sum="$vgpr1",
+        read="killed $sgpr4", liveins="liveins: $sgpr4, $sgpr8_sgpr9\n    ", value="$sgpr4",
+        widen=WIDEN.format("$sgpr8_sgpr9"),
+    ),
+    f"""steps 1- 2=
+block 1
+{OF_NOBODY}in 0 3
+h $0 $0 1
+steps 1= 1- 1=
+block 2
+{OF_NOBODY}h %0.0 $8200 1
+d %0.0 1
+steps 3=""",
+)  # fmt: skip
+
+MANY = tuple("$" + "_".join(f"sgpr{n}" for n in range(first, first + 32)) for first in (36, 68))
+SLOT_OF = "%stack.{0}, implicit $exec, implicit $sgpr32 :: ({1} %stack.{0}{2}, addrspace 5)"
+INTO, FROM = (
+    [SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32)) for n, bits in enumerate((1024, 1024, 32))]
+    for way in (("store", "into"), ("load", "from"))
+)
+AROUND = """{first}S_NOP 0
+  bb.1:
+    successors: %bb.1, %bb.2
+    S_NOP 0, implicit-def {one}, implicit-def {two}
+    {moved}S_NOP 0, implicit {one}, implicit {two}
+    {back}S_NOP 0, implicit {value}
+    {of} = S_MOV_B32 7
+    {saved}S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:"""
+LOST_IN_LOOP = Pair(
+    ("sreg_32", "sgpr_1024", "sgpr_1024"), "$vgpr0",
+    AROUND.format(
+        first="%0:sreg_32 = IMPLICIT_DEF\n    ", one="%1:sgpr_1024", two="%2:sgpr_1024", moved="", back="", value="%0",
+        of="%0:sreg_32", saved="",
+    ).replace("implicit %1:sgpr_1024, implicit %2:sgpr_1024", "implicit %1, implicit %2"),
+    AROUND.format(
+        first="", one=MANY[0], two=MANY[1], value="$sgpr4", of="$sgpr4",
+        moved=f"""SI_SPILL_S1024_SAVE {MANY[0]}, {INTO[0]}
+    SI_SPILL_S1024_SAVE {MANY[1]}, {INTO[1]}
+    {MANY[0]} = SI_SPILL_S1024_RESTORE {FROM[0]}
+    {MANY[1]} = SI_SPILL_S1024_RESTORE {FROM[1]}
+    """,
+        back=f"$sgpr4 = SI_SPILL_S32_RESTORE {FROM[2]}\n    ", saved=f"SI_SPILL_S32_SAVE $sgpr4, {INTO[2]}\n    ",
+    ),
+    f"steps 1- 1=\nblock 1\n{ON}in wave\nh %0.0 #2.0 1\nd %0.0 1\nsteps 1= 4+ 1= 1+ 2= 1+ 1=\nblock 2\n{ON}steps 1=",
+    stack=("", "".join(
+        f"\n  - {{ id: {n}, type: spill-slot, size: {size}, alignment: 4, stack-id: sgpr-spill }}"
+        for n, size in enumerate((128, 128, 4))
+    )),
+    info="  hasSpilledSGPRs: true\n  sgprForEXECCopy: '$sgpr100_sgpr101'\n",
+)  # fmt: skip
+
+AROUND_CALL = """{copy} = COPY $vgpr0
+    ADJCALLSTACKUP 0, 0, implicit-def dead $scc, implicit-def $sgpr32, implicit $sgpr32
+    dead $sgpr30_sgpr31 = SI_CALL $sgpr4_sgpr5, 0, csr_amdgpu, implicit-def dead $scc
+    ADJCALLSTACKDOWN 0, 0, implicit-def dead $scc, implicit-def $sgpr32, implicit $sgpr32
+    S_NOP 0, implicit $sgpr33, implicit {value}"""
+SAVED_WHERE_CALLED = Pair(
+    ("vgpr_32",), "$vgpr0, $sgpr33, $sgpr34, $sgpr4_sgpr5", AROUND_CALL.format(copy="%0:vgpr_32", value="%0"),
+    AROUND_CALL.format(copy="$vgpr40", value="$vgpr40"), "steps 1- 1+ 5=", "gfx1100",
+    info="  frameOffsetReg: '$sgpr33'\n", frame="  adjustsStack:    true\n  hasCalls:        true\n",
+)  # fmt: skip
+
 WRONG: dict[str, tuple[Pair, str]] = {
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
     "indexed from a copy of the first": (INDEXED, "operands"),
@@ -858,6 +1096,19 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a copy that is written over, behind its block": (REPLACED, "relation"),
     "what was written ahead of the block of a copy, and is written to its target": (BACKWARDS, "not-followed"),
     "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "callee-saved"),
+    "the condition of an AND that is deleted": (AND_DELETED, "not-followed"),
+    "the condition of a mask that is compared at once": (COMPARED_AT_ONCE, "not-followed"),
+    "hoisted over what widens EXEC": (REPEATED_IN_LOOP, "not-followed"),
+    "hoisted over what narrows EXEC, and some threads need": (IN_LOOP, "not-followed"),
+    "taken for EXEC": (TAKEN_FOR_EXEC, "not-followed"),
+    "a mask that LLVM gives EXEC alone": (SOURCE_OF_EXEC, "not-followed"),
+    "a mask that LLVM gives EXEC alone, its halves live behind": (HALVES_LIVE, "not-followed"),
+    "a move of two parts, over its source once a copy is gone": (WRITTEN_BACK, "not-followed"),
+    "a load that is done again, over its address once a copy is gone": (LOADED_BACK, "not-followed"),
+    "a load that is done again, its address copied in vain": (LOADED_FORWARD, "not-followed"),
+    "the frame pointer, which a register that is saved makes one": (SAVED_WHERE_CALLED, "reserved-register"),
+    "a scalar that lanes lose in a loop": (LOST_IN_LOOP, "spill-slot"),
+    "a scalar of a block that LLVM does not skip": (GONE_THROUGH, "relation"),
 }  # fmt: skip
 RIGHT = {
     "one scalar in one register": replace(
@@ -983,6 +1234,54 @@ RIGHT = {
         before=RESTORED_BEFORE.before + "\n    S_NOP 0",
         after=RESTORED_BEFORE.after + "\n    S_NOP 0",
         steps=RESTORED_BEFORE.steps.removesuffix("2=") + "3=",
+    ),
+    "the condition of an AND that stays": replace(
+        AND_DELETED, after=AND_DELETED.after.replace("$vcc = V", "$sgpr6_sgpr7 = V").replace("$exec, $vcc", "$exec, $sgpr6_sgpr7"),
+    ),
+    "no condition of a mask that is compared at once": replace(
+        COMPARED_AT_ONCE, before=COMPARED_AT_ONCE.before.replace("implicit $scc", "implicit undef $scc"),
+        after=COMPARED_AT_ONCE.after.replace("implicit $scc", "implicit undef $scc"),
+    ),
+    "hoisted behind what widens EXEC": replace(
+        REPEATED_IN_LOOP, before=REPEATED_IN_LOOP.before.replace("S_MOV_B64_term", "S_MOV_B64"),
+        after=REPEATED_IN_LOOP.after.replace("S_MOV_B64_term", "S_MOV_B64"),
+    ),
+    "hoisted behind what narrows EXEC": replace(
+        IN_LOOP, before=IN_LOOP.before.replace("S_MOV_B64_term", "S_MOV_B64"),
+        after=IN_LOOP.after.replace("S_MOV_B64_term", "S_MOV_B64"),
+    ),
+    "not taken for EXEC": replace(
+        TAKEN_FOR_EXEC,
+        after=TAKEN_FOR_EXEC.after.replace("dead $sgpr6_sgpr7", "dead $sgpr12_sgpr13"),
+    ),
+    "a mask that LLVM gives EXEC alone, copied before": replace(
+        SOURCE_OF_EXEC,
+        after=SOURCE_OF_EXEC.after.replace("    $sgpr12_sgpr13 = COPY $sgpr8_sgpr9\n", "").replace(
+            "    $exec =", "    $sgpr12_sgpr13 = COPY $sgpr8_sgpr9\n    $exec ="
+        ),
+        steps=SOURCE_OF_EXEC.steps.replace("3= 1+ 1=", "2= 1+ 2="),
+    ),
+    "a mask that EXEC gets, live behind": replace(
+        HALVES_LIVE, after=HALVES_LIVE.after.replace("$sgpr8, $sgpr9", "$sgpr8_sgpr9"),
+    ),
+    "a move of two parts, beside its source once a copy is gone": replace(
+        WRITTEN_BACK, after=WRITTEN_BACK.after.replace("$vgpr1_vgpr2", "$vgpr2_vgpr3"),
+    ),
+    "a load that is done again, beside its address once a copy is gone": replace(
+        LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, OVER_ADDRESS.replace("4_sgpr5_sgpr6_sgpr7", "16_sgpr17_sgpr18_sgpr19").replace("$sgpr16_sgpr17_sgpr18_sgpr19_sgpr8_sgpr9_sgpr10_sgpr11", "$" + "_".join(f"sgpr{n}" for n in range(16, 24)))),
+    ),
+    "a register beside the frame pointer, where one is saved": replace(
+        SAVED_WHERE_CALLED, before=SAVED_WHERE_CALLED.before.replace("$sgpr33", "$sgpr34"),
+        after=SAVED_WHERE_CALLED.after.replace("$sgpr33", "$sgpr34"),
+    ),
+    "a scalar that lanes have before a loop": replace(
+        LOST_IN_LOOP, before=LOST_IN_LOOP.before.replace("= IMPLICIT_DEF", "= S_MOV_B32 1"),
+        after=f"$sgpr4 = S_MOV_B32 1\n    SI_SPILL_S32_SAVE $sgpr4, {INTO[2]}\n    {LOST_IN_LOOP.after}",
+        steps=LOST_IN_LOOP.steps.replace("steps 1- 1=", "steps 1= 1+ 1=", 1),
+    ),
+    "a scalar beside those of a block that LLVM does not skip": replace(
+        GONE_THROUGH,
+        after=GONE_THROUGH.after.replace("$sgpr4 = S_MOV", "$sgpr5 = S_MOV").replace("killed $sgpr4", "killed $sgpr5"),
     ),
     "cells in a slot": replace(
         CELLS,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::behind;
 use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
@@ -81,6 +82,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let live = &entry::live_virtual(context);
     let left = &joined::check(context.after)?;
     nothing_taken(context)?;
+    behind::check(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -149,19 +151,20 @@ fn keeps_promises(context: &Context<'_>) -> Done {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object; what keeps EXEC, which none reads, for lanes that scalars are still to be
-/// spilled to.
+/// function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none
+/// reads, for lanes that scalars are still to be spilled to.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = registers_in(q, "stackPtrOffsetReg");
     let pointer: Set<u32> =
         pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
-    let adds = q.stack.len() > p.stack.len() && info(p, "isEntryFunction") != "true";
+    let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
+    let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
     let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
     let read = || q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
     let read: Set<u32> = if spills { read().map(|lane| lane.a).collect() } else { Set::default() };
-    let asked = [("frameOffsetReg", adds, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
+    let asked = [("frameOffsetReg", framed, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
     for (key, _, named) in asked.into_iter().filter(|(_, taken, _)| *taken) {
         let names = registers_in(q, key);
         let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
@@ -262,7 +265,18 @@ impl<'a> Walk<'a> {
                 "scc" if !zero => state.facts.mark(self.state.facts.scc.as_slice(), Mark::Nonempty),
                 _ => {}
             }
-            claimed.follows(&state, test.starts_with("exec") && zero, self.block)?;
+            let nobody = test.starts_with("exec") && zero;
+            if nobody {
+                let skips = |block: &Block| self::tested(block).is_some_and(|(test, _)| test == "exec0");
+                let (lost, written) = behind::passed(self.context, self.block, successor, skips)?;
+                let wrong = |(name, place): &&(Lane, Lane)| {
+                    lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
+                };
+                let wrong = claimed.of_wave().find(wrong);
+                let line = block.line;
+                ensure!(wrong.is_none(), "relation", line, "LLVM may go through block {successor}'s other way to {wrong:?}");
+            }
+            claimed.follows(&state, nobody, self.block)?;
         }
         Ok(())
     }

@@ -55,6 +55,11 @@ impl Claimed {
         part.claims.iter().map(|number| &self.claims[*number])
     }
 
+    /// What is claimed of scalars: names, and places.
+    pub fn of_wave(&self) -> impl Iterator<Item = &(Lane, Lane)> {
+        self.classes.get(WAVE).into_iter().flat_map(|part| self.of(part)).flat_map(|claims| &claims.holds)
+    }
+
     /// The state that the claims describe (spec 4.2).
     pub fn state(&self, context: &Context<'_>, block: &Block) -> Done<State> {
         let live = live_ins(context, block);

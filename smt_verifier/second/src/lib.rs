@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod behind;
 pub mod certificate;
 mod check;
 mod context;

@@ -269,6 +269,17 @@ pub fn saves_follow(text: &Function) -> Done {
 }
 
 impl Move {
+    /// Its source is `undef`.
+    pub fn is_of_nothing(&self) -> bool {
+        self.undef
+    }
+
+    /// The cells that are lost with a fresh register of a `lane-save`.
+    pub fn lost_cells(&self, context: &Context<'_>) -> Vec<Lane> {
+        let carrier = self.carrier.first().filter(|_| self.cells_are_lost);
+        carrier.iter().flat_map(|lane| context.cells.iter().map(|cell| Lane { cell: *cell, vector: false, ..lane.base() })).collect()
+    }
+
     /// The lanes of Q or P that the move writes, cells aside.
     pub fn written(&self) -> Vec<Lane> {
         let targets = self.pairs.iter().map(|(to, _)| *to).filter(|lane| lane.cell == 0);

@@ -1,0 +1,280 @@
+"""What LLVM's passes behind the phase make of a text after allocation, where they look at less than it says
+(specification 10.12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from smt_verifier.checker.forms import Forms
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.liveins import declared_units
+from smt_verifier.checker.model import Instruction, Kind
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import Opcode
+from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
+
+_VCC_NAMES = frozenset({"vcc", "vcc_lo"})
+
+
+def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> None:
+    """No pass behind the phase makes something else of Q.
+
+    Raises:
+        Refused: one may.
+    """
+    for number in range(len(after.parts)):
+        _conditions(after, forms, number)
+        _hoisted(after, forms, allocatable, number)
+        _overwritten(after, forms, number)
+    for part in range(len(after.function.blocks)):
+        _masked(after, forms, part)
+    _kept_in_lanes(after, forms)
+
+
+def _refused(i: Instruction, what: str) -> Refused:
+    return Refused("not-followed", f"{i.opcode}: {what}", f"line {i.line}")
+
+
+def _read(after: Lanes, i: Instruction) -> set[int]:
+    return {k for o in i.operands if o.reads for k in after.keys(o, i)}
+
+
+def _conditions(after: Lanes, forms: Forms, number: int) -> None:
+    """SCC of an instruction that LLVM replaces whether or not it is read (SIOptimizeExecMasking makes V_CMPX of a
+    comparison and S_AND_SAVEEXEC; SIPreEmitPeephole deletes the AND of VCC with EXEC before a branch on VCC).
+    """
+    scc, vcc = ({*after.register(name).units} for name in ("scc", "vcc"))
+    ahead = {u for s in after.successors(number) for u in declared_units(after, s)}
+    read, asked = not scc.isdisjoint(ahead), not vcc.isdisjoint(ahead)
+    for i in reversed(after.code(number)):
+        opcode, keys, reads = forms.opcode(i), after.operand_keys(i), _read(after, i)
+        if not scc.isdisjoint(keys.defined):
+            if read and (opcode.value("save") == "AND" or (asked and _ands_vcc(i, opcode))):
+                raise _refused(i, "LLVM may replace it, and SCC is read")
+            read = False
+        read = read or not scc.isdisjoint(reads)
+        asked = asked and vcc.isdisjoint(keys.defined)
+        asked = asked or ("branch" in opcode.traits and not vcc.isdisjoint(reads))
+
+
+def _ands_vcc(i: Instruction, opcode: Opcode) -> bool:
+    names = [o.register for o in i.operands[:3]]
+    return (
+        opcode.value("mask") == "AND"
+        and names[0] in _VCC_NAMES
+        and not EXEC_NAMES.isdisjoint(names[1:])
+        and not _VCC_NAMES.isdisjoint(names[1:])
+    )
+
+
+def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
+    """MachineLICM moves an instruction out of a loop to before the first terminator of the block before it, whatever
+    EXEC that terminator sets.
+    """
+    if not after.parts[number]:
+        return
+    ahead = {*after.successors(number)}
+    if len(ahead) != 1 or not any(
+        "terminator" in forms.opcode(i).traits and writes_exec(i, forms.opcode(i))
+        for i in after.code_of(after.parts[number][-1])
+    ):
+        return
+    code = [i for block in _loop(after, number, ahead.pop()) for i in after.code(block)]
+    changes = any(writes_exec(i, forms.opcode(i)) for i in code)
+    for i in code:
+        opcode, defined = forms.opcode(i), after.operand_keys(i).defined
+        uses = [o for o in i.operands if o.is_use]
+        masked = not changes and any(o.register in EXEC_NAMES for o in uses)
+        masked = masked or ("copy" in opcode.traits and any(map(after.is_vector, defined)))
+        known = [o for o in uses if "undef" not in o.flags]
+        if (
+            masked
+            and defined
+            and "terminator" not in opcode.traits
+            and not any(o.vreg >= 0 or not set(after.keys(o, i)).isdisjoint(allocatable) for o in known)
+        ):
+            raise _refused(i, "LLVM may hoist it over a terminator that sets EXEC")
+
+
+def _loop(after: Lanes, number: int, head: int) -> set[int]:
+    """The blocks that come back to a block, but for those that go by way of another one before it."""
+    count = len(after.parts)
+    ahead = [set(after.successors(n)) - {number} for n in range(count)]
+    behind: list[set[int]] = [set() for _ in ahead]
+    for block, places in enumerate(ahead):
+        for place in places:
+            behind[place].add(block)
+    return _from(ahead, head) & _from(behind, head)
+
+
+def _from(ahead: list[set[int]], start: int) -> set[int]:
+    """The blocks that one leads to by one step or more."""
+    entered, pending = set[int](), [start]
+    while pending:
+        places = ahead[pending.pop()] - entered
+        entered |= places
+        pending += places
+    return entered
+
+
+def _overwritten(after: Lanes, forms: Forms, number: int) -> None:
+    """MachineCopyPropagation has what wrote the source of a COPY write its target, and what reads the target read the
+    source: not over what is read last where LLVM does not know of an early clobber (5.6).
+    """
+    code = after.code(number)
+    for at, i in enumerate(code):
+        early = forms.early(i, forms.opcode(i))
+        early -= {k for o in i.operands if "early-clobber" in o.flags for k in after.keys(o, i)}
+        read = {k for o in i.operands if o.is_use and "undef" not in o.flags for k in after.keys(o, i)}
+        if not early or not read:
+            continue
+        _forwarded(after, forms, (number, at), early, read)
+        pending: list[tuple[int, int, frozenset[int], frozenset[int]]] = [(number, at + 1, early, frozenset(read))]
+        seen: set[tuple[int, frozenset[int], frozenset[int]]] = set()
+        while pending:
+            block, start, moved, kept = pending.pop()
+            for b in after.code(block)[start:]:
+                copies = "copy" in forms.opcode(b).traits
+                ends = [after.keys(o, b) for o in b.operands[:2] if o.is_register] if copies else []
+                targets = {t for t, s in zip(*ends, strict=False) if s in moved} if len(ends) == 2 else set[int]()
+                if not targets.isdisjoint(kept):
+                    raise _refused(i, "LLVM may have it write what it reads")
+                written = after.operand_keys(b).defined
+                moved, kept = (moved - written) | targets, kept - written
+                if not moved or not kept:
+                    break
+            else:
+                following = [(s, 0, moved, kept) for s in after.successors(block)]
+                pending += [row for row in following if (row[0], *row[2:]) not in seen]
+                seen.update((row[0], *row[2:]) for row in following)
+
+
+def _forwarded(after: Lanes, forms: Forms, of: tuple[int, int], early: frozenset[int], read: set[int]) -> None:
+    """What an instruction reads is no copy of what it writes early."""
+    instruction = after.code(of[0])[of[1]]
+    pending: list[tuple[int, int, frozenset[int], frozenset[int]]] = [(*of, frozenset(read), frozenset())]
+    seen: set[tuple[int, frozenset[int], frozenset[int]]] = set()
+    before: list[list[int]] = [[] for _ in after.parts]
+    for block in range(len(after.parts)):
+        for successor in after.successors(block):
+            before[successor].append(block)
+    while pending:
+        block, end, names, written = pending.pop()
+        for b in reversed(after.code(block)[:end]):
+            ends = [after.keys(o, b) for o in b.operands[:2] if o.is_register]
+            copies = "copy" in forms.opcode(b).traits and len(ends) == 2
+            sources = {s for t, s in zip(*ends, strict=False) if t in names and s not in written} if copies else set[int]()
+            if not sources.isdisjoint(early):
+                raise _refused(instruction, "LLVM may have it read what it writes")
+            defined = after.operand_keys(b).defined
+            names, written = (names - defined) | sources, written | defined
+            if not names:
+                break
+        else:
+            following = [(n, len(after.code(n)), names, written & early) for n in before[block]]
+            pending += [row for row in following if (row[0], *row[2:]) not in seen]
+            seen.update((row[0], *row[2:]) for row in following)
+
+
+def _masked(after: Lanes, forms: Forms, part: int) -> None:
+    """SIOptimizeExecMasking makes ``C = S_AND_SAVEEXEC Y`` of ``C = EXEC``, ``R = S_AND C, Y`` and ``EXEC = R``, and does
+    not look at everything that writes C or reads R.
+    """
+    code = after.code_of(part)
+    for end, i in enumerate(code):
+        result = i.operands[1].register if _sets_exec(i, forms) else ""
+        if not result:
+            continue
+        names = set(after.keys(i.operands[1], i))
+        start = next((n for n in range(end - 1, -1, -1) if _is_exec(code[n], forms)), -1)
+        copy = {*after.keys(code[start].operands[0], code[start])} if start >= 0 else set[int]()
+        middle = -1
+        for n in range(start + 1, end) if copy else ():
+            b, reads, written = code[n], _read(after, code[n]), after.operand_keys(code[n]).defined
+            if middle >= 0 and any(o.reads and o.register in EXEC_NAMES for o in b.operands):
+                middle = -1
+                break
+            if not written.isdisjoint(names):
+                if middle >= 0 or not forms.opcode(b).value("mask") or reads.isdisjoint(copy):
+                    middle = -1
+                    break
+                middle = n
+            elif middle < 0 and not reads.isdisjoint(copy):
+                break
+        if middle < 0:
+            continue
+        between = [(o, b) for b in code[middle + 1 : end] for o in b.operands if o.reads and o.register != result]
+        if any(not after.operand_keys(b).defined.isdisjoint(copy) for b in code[start + 1 : middle]):
+            raise _refused(code[middle], "LLVM takes what it reads for EXEC, and it was written since")
+        if any(not set(after.keys(o, b)).isdisjoint(names) for o, b in between):
+            raise _refused(i, "LLVM deletes what wrote its source, of which a part is read")
+        if any(not _read(after, b).isdisjoint(names) for b in code[end + 1 :]):
+            raise _refused(i, "LLVM deletes what wrote its source, which is read behind it")
+        for successor, _ in after.function.blocks[part].successors:
+            exact = any(name == result and mask < 0 for name, mask in after.function.blocks[successor].liveins)
+            if not exact and not names.isdisjoint(declared_units(after, successor)):
+                raise _refused(i, "LLVM deletes what wrote its source, which is live behind the block")
+
+
+def _is_exec(i: Instruction, forms: Forms) -> bool:
+    """Whether it copies EXEC to a register."""
+    return _moves(i, forms) and i.operands[1].register in EXEC_NAMES and i.operands[0].vreg < 0
+
+
+def _sets_exec(i: Instruction, forms: Forms) -> bool:
+    """Whether it copies a register to EXEC."""
+    moves = _moves(i, forms) and i.operands[0].register in EXEC_NAMES
+    return moves and i.operands[1].is_register and i.operands[1].vreg < 0 and i.operands[1].register not in EXEC_NAMES
+
+
+def _moves(i: Instruction, forms: Forms) -> bool:
+    return i.definitions == 1 and not forms.opcode(i).traits.isdisjoint(("copy", "mask-move")) and len(i.operands) > 1
+
+
+def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
+    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the
+    end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+    """
+    slots: dict[int, dict[int, list[tuple[bool, int]]]] = {}
+    for number in range(len(after.parts)):
+        for i in after.code(number):
+            kind, _, rest = forms.opcode(i).value("spill").partition(",")
+            if kind == "S":
+                bits, _, way = rest.partition(",")
+                for o in i.operands:
+                    if o.kind is Kind.FRAME_INDEX:
+                        slots.setdefault(o.number, {}).setdefault(number, []).append((way == "save", int(bits)))
+    ahead = [set(after.successors(number)) for number in range(len(after.parts))]
+    entered = {0} | _from(ahead, 0)
+    for slot, accesses in slots.items():
+        width = max((bits for rows in accesses.values() for saves, bits in rows if not saves), default=0)
+        live = _live(ahead, {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()})
+        if 0 not in live:
+            continue
+        without = {number: _without(ahead, number) for number in entered}
+        named = entered & accesses.keys()
+        common = [n for n in entered if without[n].isdisjoint(named - {n})]
+        last = next(n for n in common if all(m in without[n] for m in common if m != n))
+        saved = [n for n, rows in accesses.items() if any(saves for saves, _ in rows)]
+        lost = last in live if last in accesses else not live.isdisjoint(ahead[last])
+        if lost and any(last in _from(ahead, number) for number in saved):
+            raise Refused("spill-slot", f"%stack.{slot} is read before it is written, and again in a loop")
+
+
+def _live(ahead: list[set[int]], accesses: dict[int, list[bool]]) -> set[int]:
+    """Blocks at whose entry a slot is read before it is written; ``accesses``: whether they write it, in order."""
+    live = {number for number, saves in accesses.items() if saves and not saves[0]}
+    pending = True
+    while pending:
+        more = {n for n, places in enumerate(ahead) if not accesses.get(n) and not places.isdisjoint(live)} - live
+        live, pending = live | more, bool(more)
+    return live
+
+
+def _without(ahead: list[set[int]], block: int) -> set[int]:
+    """The blocks that the function's entry leads to but for one way: by a block."""
+    if block == 0:
+        return set()
+    others = [places - {block} for places in ahead]
+    return {0} | _from(others, 0)

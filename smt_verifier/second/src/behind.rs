@@ -1,0 +1,352 @@
+//! What LLVM's passes behind the phase make of Q, where they look at less than it says (spec 10.12), and of a branch to where
+//! no thread is active (12.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::context::Context;
+use crate::entry::live_ins;
+use crate::lanes::{Lane, Of, Set, SCC, VCC};
+use crate::model::*;
+use crate::moves;
+
+/// No pass behind the phase makes something else of Q.
+///
+/// # Errors
+/// `not-followed`: one may.
+pub fn check(context: &Context<'_>) -> Done {
+    for (number, block) in context.after.blocks.iter().enumerate() {
+        conditions(context, block)?;
+        hoisted(context, number, block)?;
+        overwritten(context, number, block)?;
+        let starts: Vec<usize> = [0].into_iter().chain(block.joints.iter().map(|(start, _)| *start)).collect();
+        for (n, start) in starts.iter().enumerate() {
+            let code = &block.instructions[*start..starts.get(n + 1).copied().unwrap_or(block.instructions.len())];
+            let next = block.joints.get(n).map_or(block.successors.clone(), |(_, part)| vec![*part]);
+            masked(context, code, &next)?;
+        }
+    }
+    kept_in_lanes(context.after)
+}
+
+fn is_exec(o: &Operand) -> bool {
+    !o.lanes.is_empty() && o.lanes.iter().all(|lane| lane.is_exec())
+}
+
+fn writes_exec(i: &Instruction) -> bool {
+    i.defined().any(|o| o.lanes.iter().any(|lane| lane.is_exec()) && !(i.has("copy") && o.is(IMPLICIT)))
+}
+
+fn meets(lanes: &[Lane], units: &[u32]) -> bool {
+    lanes.iter().any(|lane| lane.is_in(units))
+}
+
+/// SCC of what LLVM replaces whether or not it is read: S_AND_SAVEEXEC behind a comparison (SIOptimizeExecMasking), the AND
+/// of VCC with EXEC before a branch on VCC (SIPreEmitPeephole).
+fn conditions(context: &Context<'_>, block: &Block) -> Done {
+    let texts = &context.after.blocks;
+    let declared: Set<u32> = block.successors.iter().flat_map(|next| live_ins(context, &texts[*next])).collect();
+    let (mut read, mut asked) = (declared.contains(&SCC), VCC.iter().any(|unit| declared.contains(unit)));
+    for i in block.instructions.iter().rev() {
+        let (reads, defined) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
+        if meets(&defined, &[SCC]) {
+            let replaced = i.value("save") == "AND" || asked && ands_vcc(i);
+            ensure!(!(read && replaced), "not-followed", i, "LLVM may replace what defines SCC, which is read,");
+            read = false;
+        }
+        read |= meets(&reads, &[SCC]);
+        asked = asked && !meets(&defined, &VCC) || i.has("branch") && meets(&reads, &VCC);
+    }
+    Ok(())
+}
+
+fn ands_vcc(i: &Instruction) -> bool {
+    let vcc = |o: &Operand| o.names("vcc") || o.names("vcc_lo");
+    match &i.operands[..] {
+        [to, a, b, ..] => i.value("mask") == "AND" && vcc(to) && (is_exec(a) && vcc(b) || vcc(a) && is_exec(b)),
+        _ => false,
+    }
+}
+
+/// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on the EXEC
+/// that such a terminator sets.
+fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
+    let start = block.joints.last().map_or(0, |(start, _)| *start);
+    let sets = block.instructions[start..].iter().any(|i| i.has("terminator") && writes_exec(i));
+    let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
+    let Some(head) = ahead.first().copied().filter(|_| sets && ahead.len() == 1) else { return Ok(()) };
+    let blocks = &context.after.blocks;
+    let forwards: Vec<BTreeSet<usize>> =
+        blocks.iter().map(|b| b.successors.iter().copied().filter(|next| *next != number).collect()).collect();
+    let mut backwards = vec![BTreeSet::new(); blocks.len()];
+    for (from, places) in forwards.iter().enumerate() {
+        for to in places {
+            backwards[*to].insert(from);
+        }
+    }
+    let body: Vec<usize> = led_to(&forwards, head).intersection(&led_to(&backwards, head)).copied().collect();
+    let code = || body.iter().flat_map(|block| &blocks[*block].instructions);
+    let changes = code().any(writes_exec);
+    let fixed = |o: &Operand| {
+        o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(|lane| context.limits.allocatable.contains(&lane.a))
+    };
+    for i in code().filter(|i| !i.has("terminator")) {
+        let defined = i.lanes(Operand::is_def);
+        let reads_exec = i.operands.iter().any(|o| o.is_use() && is_exec(o));
+        let masked = !changes && reads_exec || i.has("copy") && defined.iter().any(|lane| lane.vector);
+        let stays = defined.is_empty() || !masked || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
+        ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets EXEC what is done");
+    }
+    Ok(())
+}
+
+/// What a block leads to by one step or more.
+fn led_to(ahead: &[BTreeSet<usize>], start: usize) -> BTreeSet<usize> {
+    let (mut found, mut pending) = (BTreeSet::new(), vec![start]);
+    while let Some(block) = pending.pop() {
+        pending.extend(ahead[block].iter().copied().filter(|next| found.insert(*next)));
+    }
+    found
+}
+
+/// MachineCopyPropagation has what wrote the source of a COPY write its target, and what reads the target read the source:
+/// not over what is read, where LLVM knows of no early clobber (spec 5.6).
+fn overwritten(context: &Context<'_>, number: usize, block: &Block) -> Done {
+    let blocks = &context.after.blocks;
+    for (at, i) in block.instructions.iter().enumerate() {
+        let early: BTreeSet<Lane> = i.lanes(|o| o.early && !o.is(EARLY_CLOBBER)).into_iter().collect();
+        let read: BTreeSet<Lane> = i.lanes(Operand::reads).into_iter().collect();
+        if !early.is_empty() {
+            forwarded(blocks, i, (number, at), &early, &read)?;
+        }
+        let mut pending = vec![(number, at + 1, early, read)];
+        let mut seen = BTreeSet::new();
+        while let Some((block, start, mut moved, mut kept)) = pending.pop() {
+            for b in &blocks[block].instructions[start..] {
+                if moved.is_empty() || kept.is_empty() {
+                    break;
+                }
+                let rows = match &b.operands[..] {
+                    [to, from, ..] if b.has("copy") => to.lanes.iter().zip(&from.lanes).collect(),
+                    _ => Vec::new(),
+                };
+                let targets: Vec<Lane> =
+                    rows.into_iter().filter(|(_, from)| moved.contains(from)).map(|(to, _)| *to).collect();
+                let over = targets.iter().any(|to| kept.contains(to));
+                ensure!(!over, "not-followed", i, "LLVM may have it write what it reads");
+                for lane in b.lanes(Operand::is_def) {
+                    moved.remove(&lane);
+                    kept.remove(&lane);
+                }
+                moved.extend(targets);
+            }
+            if !moved.is_empty() && !kept.is_empty() {
+                for next in &blocks[block].successors {
+                    if seen.insert((*next, moved.clone(), kept.clone())) {
+                        pending.push((*next, 0, moved.clone(), kept.clone()));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an instruction reads is no copy of what it writes early.
+fn forwarded(
+    blocks: &[Block], of: &Instruction, (block, at): (usize, usize), early: &BTreeSet<Lane>, read: &BTreeSet<Lane>,
+) -> Done {
+    let mut pending = vec![(block, at, read.clone(), BTreeSet::new())];
+    let mut seen = BTreeSet::new();
+    while let Some((block, end, mut names, mut written)) = pending.pop() {
+        for b in blocks[block].instructions[..end].iter().rev() {
+            if names.is_empty() {
+                break;
+            }
+            let rows: Vec<(Lane, Lane)> = match &b.operands[..] {
+                [to, from, ..] if b.has("copy") => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
+                _ => Vec::new(),
+            };
+            let sources: Vec<Lane> =
+                rows.iter().filter(|(to, from)| names.contains(to) && !written.contains(from)).map(|(_, from)| *from).collect();
+            let over = sources.iter().any(|from| early.contains(from));
+            ensure!(!over, "not-followed", of, "LLVM may have it read what it writes");
+            for lane in b.lanes(Operand::is_def) {
+                names.remove(&lane);
+                written.insert(lane);
+            }
+            names.extend(sources);
+        }
+        if names.is_empty() {
+            continue;
+        }
+        let written: BTreeSet<Lane> = written.intersection(early).copied().collect();
+        for (number, before) in blocks.iter().enumerate() {
+            if before.successors.contains(&block) && seen.insert((number, names.clone(), written.clone())) {
+                pending.push((number, before.instructions.len(), names.clone(), written.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// SIOptimizeExecMasking makes `C = S_AND_SAVEEXEC Y` of `C = EXEC`, `R = S_AND C, Y` and `EXEC = R`, and does not look at
+/// everything that writes C or reads R. `next`: the blocks behind.
+fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
+    let moves = |i: &Instruction| i.definitions == 1 && (i.has("copy") || i.has("mask-move"));
+    for (end, i) in code.iter().enumerate().filter(|(_, i)| moves(i)) {
+        let [to, from, ..] = &i.operands[..] else { continue };
+        let Some(result) = from.register.filter(|_| is_exec(to) && !is_exec(from) && !from.lanes.is_empty()) else {
+            continue;
+        };
+        let names = |lanes: &[Lane]| lanes.iter().any(|lane| from.lanes.contains(lane));
+        let copies = |i: &Instruction| match &i.operands[..] {
+            [to, from, ..] => moves(i) && to.register.is_some() && is_exec(from),
+            _ => false,
+        };
+        let Some(start) = code[..end].iter().rposition(copies) else { continue };
+        let of_exec = &code[start].operands[0].lanes;
+        let takes = |lanes: &[Lane]| lanes.iter().any(|lane| of_exec.contains(lane));
+        let mut middle = None;
+        for (n, b) in code.iter().enumerate().take(end).skip(start + 1) {
+            let (reads, defined) = (b.lanes(Operand::reads), b.lanes(Operand::is_def));
+            if middle.is_some() && b.operands.iter().any(|o| o.reads() && is_exec(o)) {
+                middle = None;
+                break;
+            }
+            if names(&defined) {
+                let makes = middle.is_none() && !b.value("mask").is_empty() && takes(&reads);
+                middle = Some(n).filter(|_| makes);
+                if !makes {
+                    break;
+                }
+            } else if middle.is_none() && takes(&reads) {
+                break;
+            }
+        }
+        let Some(middle) = middle else { continue };
+        let kept = !code[start + 1..middle].iter().any(|b| takes(&b.lanes(Operand::is_def)));
+        ensure!(kept, "not-followed", &code[middle], "LLVM takes for EXEC what was written since");
+        let part = |o: &Operand| o.reads() && names(&o.lanes) && !o.names(&result.name);
+        let whole = !code[middle + 1..end].iter().any(|b| b.operands.iter().any(part));
+        ensure!(whole, "not-followed", i, "LLVM deletes what wrote the source, a part of which is read");
+        let unread = !code[end + 1..].iter().any(|b| names(&b.lanes(Operand::reads)));
+        ensure!(unread, "not-followed", i, "LLVM deletes what wrote the source, which is read behind");
+        for block in next.iter().map(|number| &context.after.blocks[*number]) {
+            let exact = block.liveins.iter().any(|(register, mask)| register.name == result.name && mask.is_none());
+            let live = live_ins(context, block);
+            let dead = exact || !from.lanes.iter().any(|lane| lane.of == Of::Unit && live.contains(&lane.a));
+            ensure!(dead, "not-followed", i, "LLVM deletes what wrote the source, which is live behind the block");
+        }
+    }
+    Ok(())
+}
+
+/// SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the end
+/// of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+fn kept_in_lanes(after: &Function) -> Done {
+    let mut slots: BTreeMap<u32, BTreeMap<usize, Vec<(bool, u32)>>> = BTreeMap::new();
+    for (number, block) in after.blocks.iter().enumerate() {
+        for i in &block.instructions {
+            let Some(("S", bits, saves)) = i.spill() else { continue };
+            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex) {
+                slots.entry(o.number).or_default().entry(number).or_default().push((saves, bits));
+            }
+        }
+    }
+    let ahead: Vec<BTreeSet<usize>> = after.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
+    let without = |block: Option<usize>| {
+        let mut ahead = ahead.clone();
+        block.iter().for_each(|block| {
+            ahead.iter_mut().for_each(|places| {
+                places.remove(block);
+            });
+        });
+        let mut found = led_to(&ahead, 0);
+        found.insert(0);
+        if block == Some(0) {
+            found.clear();
+        }
+        found
+    };
+    for (slot, accesses) in &slots {
+        let all = accesses.values().flatten();
+        let width = all.filter(|(saves, _)| !saves).map(|(_, bits)| *bits).max().unwrap_or(0);
+        let first = |block: &usize| {
+            accesses.get(block).and_then(|rows| rows.iter().find(|(saves, bits)| !saves || *bits >= width))
+        };
+        let mut live: BTreeSet<usize> =
+            accesses.keys().copied().filter(|block| first(block).is_some_and(|(saves, _)| !saves)).collect();
+        loop {
+            let leads = |n: &usize| first(n).is_none() && !live.contains(n) && !ahead[*n].is_disjoint(&live);
+            let more: Vec<usize> = (0..ahead.len()).filter(leads).collect();
+            if more.is_empty() {
+                break;
+            }
+            live.extend(more);
+        }
+        if !live.contains(&0) {
+            continue;
+        }
+        let entered = without(None);
+        let others: BTreeMap<usize, BTreeSet<usize>> = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        let named: Vec<usize> = accesses.keys().copied().filter(|n| entered.contains(n)).collect();
+        let on_every_way = |n: &usize| named.iter().all(|access| access == n || !others[n].contains(access));
+        let common: Vec<usize> = entered.iter().copied().filter(on_every_way).collect();
+        let is_last = |n: &usize| common.iter().all(|other| other == n || others[n].contains(other));
+        let Some(last) = common.iter().copied().find(is_last) else { continue };
+        let lost =
+            if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
+        let saved = accesses.iter().filter(|(_, rows)| rows.iter().any(|(saves, _)| *saves)).map(|(block, _)| *block);
+        let back = saved.into_iter().any(|block| led_to(&ahead, block).contains(&last));
+        ensure!(!(lost && back), "spill-slot", "", "slot {slot} is read before it is written, and again in a loop");
+    }
+    Ok(())
+}
+
+/// Where LLVM may delete a branch from a block to where no thread is active, and go through what it skips (spec 12.2): scalar
+/// names that P leaves undefined there, and scalar places that Q writes.
+pub fn passed(
+    context: &Context<'_>, number: usize, target: usize, skips: impl Fn(&Block) -> bool,
+) -> Done<(Set<Lane>, Set<Lane>)> {
+    let (before, after) = (context.before, context.after);
+    let mut skipped = BTreeSet::new();
+    let mut pending: Vec<usize> = before.blocks[number].successors.clone();
+    while let Some(block) = pending.pop() {
+        if block == target || !skipped.insert(block) {
+            continue;
+        }
+        let text = &before.blocks[block];
+        let falls = text.successors.iter().collect::<BTreeSet<_>>().len() == 1 && text.successors.len() == 1;
+        if block == number || !(falls || skips(text)) || text.instructions.iter().any(|i| i.has("call")) {
+            return Ok(Default::default());
+        }
+        pending.extend(&text.successors);
+    }
+    let (mut lost, mut defined, mut written) = (Set::default(), Set::default(), Set::default());
+    for block in skipped {
+        for part in [block].into_iter().chain(before.blocks[block].joints.iter().map(|(_, part)| *part)) {
+            let live = live_ins(context, &before.blocks[part]);
+            let units = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector);
+            lost.extend(units.filter(|lane| context.allocatable(*lane) && !live.contains(&lane.a)));
+        }
+        for i in &before.blocks[block].instructions {
+            lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
+            let moved = moves::read(context, before, i)?;
+            let gone = i.has("no-code") || moved.as_ref().is_some_and(moves::Move::is_of_nothing);
+            let own = i.lanes(Operand::is_def).into_iter().chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+            if gone {
+                lost.extend(own);
+            } else {
+                defined.extend(own);
+            }
+            lost.extend(moved.iter().flat_map(|m| m.lost_cells(context)));
+        }
+        for i in &after.blocks[block].instructions {
+            written.extend(i.lanes(Operand::is_def));
+            written.extend(moves::read(context, after, i)?.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+        }
+    }
+    lost.retain(|lane| !lane.vector && !defined.contains(lane));
+    written.retain(|lane: &Lane| !lane.vector);
+    Ok((lost, written))
+}
