@@ -931,6 +931,7 @@ WRITTEN_BACK = Pair(
     "steps 1- 1= 1+ 2=", "gfx1100",
 )  # fmt: skip
 OVER_ADDRESS = "$" + "_".join(f"sgpr{n}" for n in range(4, 12))
+BESIDE_ADDRESS = "$" + "_".join(f"sgpr{n}" for n in range(16, 24))
 LOADED_BACK = replace(
     LOADED_AGAIN,
     after=LOADED_AGAIN.after.replace("$sgpr8_sgpr9 = COPY $sgpr4_sgpr5\n", "").replace("$sgpr8_sgpr9,", "$sgpr4_sgpr5,")
@@ -978,7 +979,10 @@ steps 3=""",
 MANY = tuple("$" + "_".join(f"sgpr{n}" for n in range(first, first + 32)) for first in (36, 68))
 SLOT_OF = "%stack.{0}, implicit $exec, implicit $sgpr32 :: ({1} %stack.{0}{2}, addrspace 5)"
 INTO, FROM = (
-    [SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32)) for n, bits in enumerate((1024, 1024, 32))]
+    [
+        SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32))
+        for n, bits in enumerate((1024, 1024, 32))
+    ]
     for way in (("store", "into"), ("load", "from"))
 )
 AROUND = """{first}S_NOP 0
@@ -1233,7 +1237,8 @@ RIGHT = {
         steps=RESTORED_BEFORE.steps.removesuffix("2=") + "3=",
     ),
     "the condition of an AND that stays": replace(
-        AND_DELETED, after=AND_DELETED.after.replace("$vcc = V", "$sgpr6_sgpr7 = V").replace("$exec, $vcc", "$exec, $sgpr6_sgpr7"),
+        AND_DELETED,
+        after=AND_DELETED.after.replace("$vcc = V", "$sgpr6_sgpr7 = V").replace("$exec, $vcc", "$exec, $sgpr6_sgpr7"),
     ),
     "no condition of a mask that is compared at once": replace(
         COMPARED_AT_ONCE, before=COMPARED_AT_ONCE.before.replace("implicit $scc", "implicit undef $scc"),
@@ -1265,7 +1270,7 @@ RIGHT = {
         WRITTEN_BACK, after=WRITTEN_BACK.after.replace("$vgpr1_vgpr2", "$vgpr2_vgpr3"),
     ),
     "a load that is done again, beside its address once a copy is gone": replace(
-        LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, OVER_ADDRESS.replace("4_sgpr5_sgpr6_sgpr7", "16_sgpr17_sgpr18_sgpr19").replace("$sgpr16_sgpr17_sgpr18_sgpr19_sgpr8_sgpr9_sgpr10_sgpr11", "$" + "_".join(f"sgpr{n}" for n in range(16, 24)))),
+        LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, BESIDE_ADDRESS),
     ),
     "a register beside the frame pointer, where one is saved": replace(
         SAVED_WHERE_CALLED, before=SAVED_WHERE_CALLED.before.replace("$sgpr33", "$sgpr34"),

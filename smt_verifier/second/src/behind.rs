@@ -166,8 +166,11 @@ fn forwarded(
                 [to, from, ..] if b.has("copy") => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
                 _ => Vec::new(),
             };
-            let sources: Vec<Lane> =
-                rows.iter().filter(|(to, from)| names.contains(to) && !written.contains(from)).map(|(_, from)| *from).collect();
+            let sources: Vec<Lane> = rows
+                .iter()
+                .filter(|(to, from)| names.contains(to) && !written.contains(from))
+                .map(|(_, from)| *from)
+                .collect();
             let over = sources.iter().any(|from| early.contains(from));
             ensure!(!over, "not-followed", of, "LLVM may have it read what it writes");
             for lane in b.lanes(Operand::is_def) {
@@ -268,6 +271,8 @@ fn kept_in_lanes(after: &Function) -> Done {
         }
         found
     };
+    let entered = without(None);
+    let mut others: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (slot, accesses) in &slots {
         let all = accesses.values().flatten();
         let width = all.filter(|(saves, _)| !saves).map(|(_, bits)| *bits).max().unwrap_or(0);
@@ -287,15 +292,15 @@ fn kept_in_lanes(after: &Function) -> Done {
         if !live.contains(&0) {
             continue;
         }
-        let entered = without(None);
-        let others: BTreeMap<usize, BTreeSet<usize>> = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        if others.is_empty() {
+            others = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        }
         let named: Vec<usize> = accesses.keys().copied().filter(|n| entered.contains(n)).collect();
         let on_every_way = |n: &usize| named.iter().all(|access| access == n || !others[n].contains(access));
         let common: Vec<usize> = entered.iter().copied().filter(on_every_way).collect();
         let is_last = |n: &usize| common.iter().all(|other| other == n || others[n].contains(other));
         let Some(last) = common.iter().copied().find(is_last) else { continue };
-        let lost =
-            if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
+        let lost = if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
         let saved = accesses.iter().filter(|(_, rows)| rows.iter().any(|(saves, _)| *saves)).map(|(block, _)| *block);
         let back = saved.into_iter().any(|block| led_to(&ahead, block).contains(&last));
         ensure!(!(lost && back), "spill-slot", "", "slot {slot} is read before it is written, and again in a loop");
@@ -333,7 +338,10 @@ pub fn passed(
             lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
             let moved = moves::read(context, before, i)?;
             let gone = i.has("no-code") || moved.as_ref().is_some_and(moves::Move::is_of_nothing);
-            let own = i.lanes(Operand::is_def).into_iter().chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+            let own = i
+                .lanes(Operand::is_def)
+                .into_iter()
+                .chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
             if gone {
                 lost.extend(own);
             } else {

@@ -274,7 +274,12 @@ impl<'a> Walk<'a> {
                 };
                 let wrong = claimed.of_wave().find(wrong);
                 let line = block.line;
-                ensure!(wrong.is_none(), "relation", line, "LLVM may go through block {successor}'s other way to {wrong:?}");
+                ensure!(
+                    wrong.is_none(),
+                    "relation",
+                    line,
+                    "LLVM may go through block {successor}'s other way to {wrong:?}"
+                );
             }
             claimed.follows(&state, nobody, self.block)?;
         }
