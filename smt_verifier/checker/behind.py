@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.liveins import declared_units
@@ -70,31 +71,31 @@ def _ands_vcc(i: Instruction, opcode: Opcode) -> bool:
 
 def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
     """MachineLICM moves an instruction out of a loop to before the first terminator of the block before it, whatever
-    EXEC that terminator sets.
+    that terminator writes: EXEC, or another register that need not be declared live.
     """
     if not after.parts[number]:
         return
-    ahead = {*after.successors(number)}
-    if len(ahead) != 1 or not any(
-        "terminator" in forms.opcode(i).traits and writes_exec(i, forms.opcode(i))
-        for i in after.code_of(after.parts[number][-1])
-    ):
+    last = [i for i in after.code_of(after.parts[number][-1]) if "terminator" in forms.opcode(i).traits]
+    ahead, sets = {*after.successors(number)}, {k for i in last for k in after.operand_keys(i).defined}
+    sets = {k for k in sets if k < VIRTUAL and k not in allocatable}
+    if len(ahead) != 1 or not sets:
         return
+    sets_exec = any(writes_exec(i, forms.opcode(i)) for i in last)
     code = [i for block in _loop(after, number, ahead.pop()) for i in after.code(block)]
-    changes = any(writes_exec(i, forms.opcode(i)) for i in code)
+    sets = sets.difference(*(after.operand_keys(i).defined for i in code if "copy" not in forms.opcode(i).traits))
     for i in code:
         opcode, defined = forms.opcode(i), after.operand_keys(i).defined
-        uses = [o for o in i.operands if o.is_use]
-        masked = not changes and any(o.register in EXEC_NAMES for o in uses)
-        masked = masked or ("copy" in opcode.traits and any(map(after.is_vector, defined)))
-        known = [o for o in uses if "undef" not in o.flags]
+        uses = [(o, set(after.keys(o, i))) for o in i.operands if o.is_use]
+        changed = any(not keys.isdisjoint(sets) for _, keys in uses)
+        changed = changed or (sets_exec and "copy" in opcode.traits and any(map(after.is_vector, defined)))
+        known = [(o, keys) for o, keys in uses if "undef" not in o.flags]
         if (
-            masked
+            changed
             and defined
             and "terminator" not in opcode.traits
-            and not any(o.vreg >= 0 or not set(after.keys(o, i)).isdisjoint(allocatable) for o in known)
+            and not any(o.vreg >= 0 or not keys.isdisjoint(allocatable) for o, keys in known)
         ):
-            raise _refused(i, "LLVM may hoist it over a terminator that sets EXEC")
+            raise _refused(i, "LLVM may hoist it over a terminator that sets what it reads")
 
 
 def _loop(after: Lanes, number: int, head: int) -> set[int]:
@@ -236,8 +237,8 @@ def _moves(i: Instruction, forms: Forms) -> bool:
 
 
 def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
-    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at
-    the end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them:
+    at the end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
     """
     slots: dict[int, dict[int, list[tuple[bool, int]]]] = {}
     for number in range(len(after.parts)):

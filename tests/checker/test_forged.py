@@ -861,6 +861,20 @@ NARROWED = f"""{{first}}{{saved}} = S_MOV_B64 $exec
     GLOBAL_STORE_DWORD $vgpr4_vgpr5, {{value}}, 0, 0, implicit $exec"""
 WAIT_FOR_LOOP = WAITING.replace("%1", "%2").replace("in 0 1 3\n", "")
 WAIT_FOR_LOOP += "in 0 3\nh %0.0 $0 1\nh $8 $8 2\nin 1\nh %0.0 $0 1\nh %0.0 $2 1\nh $8 $8 2\n"
+INDEX = """$m0 = S_MOV_B32 1
+    S_NOP 0
+    $m0 = {moves} $sgpr4
+  bb.1:
+    successors: %bb.1, %bb.2
+    {of} = S_MOV_B32 $m0
+    S_NOP 0, implicit {value}
+    S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:"""
+INDEX_IN_LOOP = Pair(
+    ("sreg_32",), "$sgpr4", INDEX.format(of="%0:sreg_32", value="%0", moves="S_MOV_B32_term"),
+    INDEX.format(of="$sgpr5", value="$sgpr5", moves="S_MOV_B32_term"),
+    f"steps 3=\nblock 1\n{ON}in wave\nh $M0 $M0 1\nsteps 3=\nblock 2\n{ON}steps 1=".replace("$M0", "$12296"),
+)  # fmt: skip
 IN_LOOP = Pair(
     ("vgpr_32", "vgpr_32", "sreg_64", "sreg_64"), "$vgpr0, $vgpr4_vgpr5, $sgpr10_sgpr11",
     NARROWED.format(
@@ -1100,6 +1114,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "the condition of a mask that is compared at once": (COMPARED_AT_ONCE, "not-followed"),
     "hoisted over what widens EXEC": (REPEATED_IN_LOOP, "not-followed"),
     "hoisted over what narrows EXEC, and some threads need": (IN_LOOP, "not-followed"),
+    "hoisted over what sets M0": (INDEX_IN_LOOP, "not-followed"),
     "taken for EXEC": (TAKEN_FOR_EXEC, "not-followed"),
     "a mask that LLVM gives EXEC alone": (SOURCE_OF_EXEC, "not-followed"),
     "a mask that LLVM gives EXEC alone, its halves live behind": (HALVES_LIVE, "not-followed"),
@@ -1251,6 +1266,10 @@ RIGHT = {
     "hoisted behind what narrows EXEC": replace(
         IN_LOOP, before=IN_LOOP.before.replace("S_MOV_B64_term", "S_MOV_B64"),
         after=IN_LOOP.after.replace("S_MOV_B64_term", "S_MOV_B64"),
+    ),
+    "hoisted behind what sets M0": replace(
+        INDEX_IN_LOOP, before=INDEX_IN_LOOP.before.replace("B32_term", "B32"),
+        after=INDEX_IN_LOOP.after.replace("B32_term", "B32"),
     ),
     "not taken for EXEC": replace(
         TAKEN_FOR_EXEC,

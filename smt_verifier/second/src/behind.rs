@@ -67,13 +67,16 @@ fn ands_vcc(i: &Instruction) -> bool {
     }
 }
 
-/// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on the EXEC
-/// that such a terminator sets.
+/// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on what that
+/// terminator writes: EXEC, or another register that need not be declared live.
 fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
     let start = block.joints.last().map_or(0, |(start, _)| *start);
-    let sets = block.instructions[start..].iter().any(|i| i.has("terminator") && writes_exec(i));
+    let last = || block.instructions[start..].iter().filter(|i| i.has("terminator"));
+    let free = |lane: &Lane| lane.of != Of::Unit || context.limits.allocatable.contains(&lane.a);
+    let mut sets: Set<Lane> = last().flat_map(|i| i.lanes(Operand::is_def)).filter(|lane| !free(lane)).collect();
     let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
-    let Some(head) = ahead.first().copied().filter(|_| sets && ahead.len() == 1) else { return Ok(()) };
+    let Some(head) = ahead.first().copied().filter(|_| !sets.is_empty() && ahead.len() == 1) else { return Ok(()) };
+    let sets_exec = last().any(writes_exec);
     let blocks = &context.after.blocks;
     let forwards: Vec<BTreeSet<usize>> =
         blocks.iter().map(|b| b.successors.iter().copied().filter(|next| *next != number).collect()).collect();
@@ -85,16 +88,16 @@ fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
     }
     let body: Vec<usize> = led_to(&forwards, head).intersection(&led_to(&backwards, head)).copied().collect();
     let code = || body.iter().flat_map(|block| &blocks[*block].instructions);
-    let changes = code().any(writes_exec);
-    let fixed = |o: &Operand| {
-        o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(|lane| context.limits.allocatable.contains(&lane.a))
-    };
+    for lane in code().filter(|i| !i.has("copy")).flat_map(|i| i.lanes(Operand::is_def)) {
+        sets.remove(&lane);
+    }
+    let fixed = |o: &Operand| o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(free);
     for i in code().filter(|i| !i.has("terminator")) {
         let defined = i.lanes(Operand::is_def);
-        let reads_exec = i.operands.iter().any(|o| o.is_use() && is_exec(o));
-        let masked = !changes && reads_exec || i.has("copy") && defined.iter().any(|lane| lane.vector);
-        let stays = defined.is_empty() || !masked || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
-        ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets EXEC what is done");
+        let reads = i.lanes(Operand::is_use).iter().any(|lane| sets.contains(lane));
+        let changed = reads || sets_exec && i.has("copy") && defined.iter().any(|lane| lane.vector);
+        let stays = defined.is_empty() || !changed || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
+        ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets what it reads what is done");
     }
     Ok(())
 }
