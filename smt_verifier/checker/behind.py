@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.liveins import declared_units
@@ -70,31 +71,31 @@ def _ands_vcc(i: Instruction, opcode: Opcode) -> bool:
 
 def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
     """MachineLICM moves an instruction out of a loop to before the first terminator of the block before it, whatever
-    EXEC that terminator sets.
+    that terminator writes: EXEC, or another register that need not be declared live.
     """
     if not after.parts[number]:
         return
-    ahead = {*after.successors(number)}
-    if len(ahead) != 1 or not any(
-        "terminator" in forms.opcode(i).traits and writes_exec(i, forms.opcode(i))
-        for i in after.code_of(after.parts[number][-1])
-    ):
+    last = [i for i in after.code_of(after.parts[number][-1]) if "terminator" in forms.opcode(i).traits]
+    ahead, sets = {*after.successors(number)}, {k for i in last for k in after.operand_keys(i).defined}
+    sets = {k for k in sets if k < VIRTUAL and k not in allocatable}
+    if len(ahead) != 1 or not sets:
         return
+    sets_exec = any(writes_exec(i, forms.opcode(i)) for i in last)
     code = [i for block in _loop(after, number, ahead.pop()) for i in after.code(block)]
-    changes = any(writes_exec(i, forms.opcode(i)) for i in code)
+    sets = sets.difference(*(after.operand_keys(i).defined for i in code if "copy" not in forms.opcode(i).traits))
     for i in code:
         opcode, defined = forms.opcode(i), after.operand_keys(i).defined
-        uses = [o for o in i.operands if o.is_use]
-        masked = not changes and any(o.register in EXEC_NAMES for o in uses)
-        masked = masked or ("copy" in opcode.traits and any(map(after.is_vector, defined)))
-        known = [o for o in uses if "undef" not in o.flags]
+        uses = [(o, set(after.keys(o, i))) for o in i.operands if o.is_use]
+        changed = any(not keys.isdisjoint(sets) for _, keys in uses)
+        changed = changed or (sets_exec and "copy" in opcode.traits and any(map(after.is_vector, defined)))
+        known = [(o, keys) for o, keys in uses if "undef" not in o.flags]
         if (
-            masked
+            changed
             and defined
             and "terminator" not in opcode.traits
-            and not any(o.vreg >= 0 or not set(after.keys(o, i)).isdisjoint(allocatable) for o in known)
+            and not any(o.vreg >= 0 or not keys.isdisjoint(allocatable) for o, keys in known)
         ):
-            raise _refused(i, "LLVM may hoist it over a terminator that sets EXEC")
+            raise _refused(i, "LLVM may hoist it over a terminator that sets what it reads")
 
 
 def _loop(after: Lanes, number: int, head: int) -> set[int]:
@@ -164,7 +165,9 @@ def _forwarded(after: Lanes, forms: Forms, of: tuple[int, int], early: frozenset
         for b in reversed(after.code(block)[:end]):
             ends = [after.keys(o, b) for o in b.operands[:2] if o.is_register]
             copies = "copy" in forms.opcode(b).traits and len(ends) == 2
-            sources = {s for t, s in zip(*ends, strict=False) if t in names and s not in written} if copies else set[int]()
+            sources = (
+                {s for t, s in zip(*ends, strict=False) if t in names and s not in written} if copies else set[int]()
+            )
             if not sources.isdisjoint(early):
                 raise _refused(instruction, "LLVM may have it read what it writes")
             defined = after.operand_keys(b).defined
@@ -178,16 +181,17 @@ def _forwarded(after: Lanes, forms: Forms, of: tuple[int, int], early: frozenset
 
 
 def _masked(after: Lanes, forms: Forms, part: int) -> None:
-    """SIOptimizeExecMasking makes ``C = S_AND_SAVEEXEC Y`` of ``C = EXEC``, ``R = S_AND C, Y`` and ``EXEC = R``, and does
-    not look at everything that writes C or reads R.
+    """SIOptimizeExecMasking makes ``C = S_AND_SAVEEXEC Y`` of ``C = EXEC``, ``R = S_AND C, Y`` and ``EXEC = R``, and
+    does not look at everything that writes C or reads R.
     """
     code = after.code_of(part)
+    nearest = -1
     for end, i in enumerate(code):
+        start, nearest = nearest, end if _is_exec(i, forms) else nearest
         result = i.operands[1].register if _sets_exec(i, forms) else ""
         if not result:
             continue
         names = set(after.keys(i.operands[1], i))
-        start = next((n for n in range(end - 1, -1, -1) if _is_exec(code[n], forms)), -1)
         copy = {*after.keys(code[start].operands[0], code[start])} if start >= 0 else set[int]()
         middle = -1
         for n in range(start + 1, end) if copy else ():
@@ -233,8 +237,8 @@ def _moves(i: Instruction, forms: Forms) -> bool:
 
 
 def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
-    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the
-    end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+    """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them:
+    at the end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
     """
     slots: dict[int, dict[int, list[tuple[bool, int]]]] = {}
     for number in range(len(after.parts)):
@@ -246,13 +250,20 @@ def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
                     if o.kind is Kind.FRAME_INDEX:
                         slots.setdefault(o.number, {}).setdefault(number, []).append((way == "save", int(bits)))
     ahead = [set(after.successors(number)) for number in range(len(after.parts))]
+    behind: list[set[int]] = [set() for _ in ahead]
+    for number, places in enumerate(ahead):
+        for place in places:
+            behind[place].add(number)
     entered = {0} | _from(ahead, 0)
+    without: dict[int, set[int]] = {}
     for slot, accesses in slots.items():
         width = max((bits for rows in accesses.values() for saves, bits in rows if not saves), default=0)
-        live = _live(ahead, {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()})
+        live = _live(
+            behind, {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()}
+        )
         if 0 not in live:
             continue
-        without = {number: _without(ahead, number) for number in entered}
+        without = without or {number: _without(ahead, number) for number in entered}
         named = entered & accesses.keys()
         common = [n for n in entered if without[n].isdisjoint(named - {n})]
         last = next(n for n in common if all(m in without[n] for m in common if m != n))
@@ -262,13 +273,14 @@ def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
             raise Refused("spill-slot", f"%stack.{slot} is read before it is written, and again in a loop")
 
 
-def _live(ahead: list[set[int]], accesses: dict[int, list[bool]]) -> set[int]:
+def _live(behind: list[set[int]], accesses: dict[int, list[bool]]) -> set[int]:
     """Blocks at whose entry a slot is read before it is written; ``accesses``: whether they write it, in order."""
     live = {number for number, saves in accesses.items() if saves and not saves[0]}
-    pending = True
+    pending = list(live)
     while pending:
-        more = {n for n, places in enumerate(ahead) if not accesses.get(n) and not places.isdisjoint(live)} - live
-        live, pending = live | more, bool(more)
+        more = {n for n in behind[pending.pop()] if not accesses.get(n)} - live
+        live |= more
+        pending += more
     return live
 
 

@@ -200,8 +200,8 @@ def _frame(lanes: Lanes) -> frozenset[int]:
 
 def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none reads, for lanes
-    that scalars are still to be spilled to.
+    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC,
+    which none reads, for lanes that scalars are still to be spilled to.
     """
     framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
@@ -558,8 +558,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
 
 
 def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
-    """Where LLVM may delete a branch to where no thread is active, and go through what it skips (12.2): scalar names that
-    P leaves undefined there, and scalar places that Q writes.
+    """Where LLVM may delete a branch to where no thread is active, and go through what it skips (12.2): scalar names
+    that P leaves undefined there, and scalar places that Q writes.
     """
     skipped: set[int] = set()
     pending = [s for s in both.before.successors(number) if s != target]

@@ -147,6 +147,10 @@ class _Flow:
     ahead: list[set[int]]
     before: list[set[int]]
     kept: list[list[int]]
+    said: list[list[int]]
+    """For each instruction of a block a number: those that say the same have the same one."""
+    words: list[list[int]]
+    """Those numbers of the instructions that are kept."""
 
     def near(self, number: int) -> _Near:
         """With whose instructions LLVM may bring a block's own together."""
@@ -168,8 +172,8 @@ class _Flow:
                 if alike:
                     return _Near(blocks, own[alike - 1] + 1)
         beside = {b for place in self.ahead[number] for b in self.before[place]} - {number} if copied else set[int]()
-        end = own[small:]
-        if any(self._alike(number, end, b, self.kept[b][-len(end) :]) == len(end) for b in beside):
+        end = [self.said[number][n] for n in own[small:]]
+        if any(self.words[b][-len(end) :] == end for b in beside):
             return _Near(copied, own[small - 1] + 1)  # All that is left once its end is merged with another one.
         return _Near({}, 0)
 
@@ -184,10 +188,9 @@ class _Flow:
 
     def _alike(self, a: int, a_numbers: list[int], b: int, b_numbers: list[int]) -> int:
         """How many of the first of these instructions of two blocks are the same."""
-        count, a_code, b_code = 0, self.after.code(a), self.after.code(b)
+        count, a_said, b_said = 0, self.said[a], self.said[b]
         for n, m in zip(a_numbers, b_numbers, strict=False):
-            x, y = a_code[n], b_code[m]
-            if x.opcode != y.opcode or list(map(_said, x.operands)) != list(map(_said, y.operands)):
+            if a_said[n] != b_said[m]:
                 break
             count += 1
         return count
@@ -219,7 +222,12 @@ def _flow(after: Lanes) -> _Flow:
         before[number].clear()
     codes = [after.code(number) for number in range(len(ahead))]
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
-    return _Flow(after, ahead, before, kept)
+    numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
+    said = [
+        [numbers.setdefault((i.opcode, tuple(map(_said, i.operands))), len(numbers)) for i in code] for code in codes
+    ]
+    words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
+    return _Flow(after, ahead, before, kept, said, words)
 
 
 def _said(operand: Operand) -> tuple[str, bool]:

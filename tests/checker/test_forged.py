@@ -862,6 +862,20 @@ NARROWED = f"""{{first}}{{saved}} = S_MOV_B64 $exec
     GLOBAL_STORE_DWORD $vgpr4_vgpr5, {{value}}, 0, 0, implicit $exec"""
 WAIT_FOR_LOOP = WAITING.replace("%1", "%2").replace("in 0 1 3\n", "")
 WAIT_FOR_LOOP += "in 0 3\nh %0.0 $0 1\nh $8 $8 2\nin 1\nh %0.0 $0 1\nh %0.0 $2 1\nh $8 $8 2\n"
+INDEX = """$m0 = S_MOV_B32 1
+    S_NOP 0
+    $m0 = {moves} $sgpr4
+  bb.1:
+    successors: %bb.1, %bb.2
+    {of} = S_MOV_B32 $m0
+    S_NOP 0, implicit {value}
+    S_CBRANCH_SCC1 %bb.1, implicit undef $scc
+  bb.2:"""
+INDEX_IN_LOOP = Pair(
+    ("sreg_32",), "$sgpr4", INDEX.format(of="%0:sreg_32", value="%0", moves="S_MOV_B32_term"),
+    INDEX.format(of="$sgpr5", value="$sgpr5", moves="S_MOV_B32_term"),
+    f"steps 3=\nblock 1\n{ON}in wave\nh $M0 $M0 1\nsteps 3=\nblock 2\n{ON}steps 1=".replace("$M0", "$12296"),
+)  # fmt: skip
 IN_LOOP = Pair(
     ("vgpr_32", "vgpr_32", "sreg_64", "sreg_64"), "$vgpr0, $vgpr4_vgpr5, $sgpr10_sgpr11",
     NARROWED.format(
@@ -932,6 +946,7 @@ WRITTEN_BACK = Pair(
     "steps 1- 1= 1+ 2=", "gfx1100",
 )  # fmt: skip
 OVER_ADDRESS = "$" + "_".join(f"sgpr{n}" for n in range(4, 12))
+BESIDE_ADDRESS = "$" + "_".join(f"sgpr{n}" for n in range(16, 24))
 LOADED_BACK = replace(
     LOADED_AGAIN,
     after=LOADED_AGAIN.after.replace("$sgpr8_sgpr9 = COPY $sgpr4_sgpr5\n", "").replace("$sgpr8_sgpr9,", "$sgpr4_sgpr5,")
@@ -979,7 +994,10 @@ steps 3=""",
 MANY = tuple("$" + "_".join(f"sgpr{n}" for n in range(first, first + 32)) for first in (36, 68))
 SLOT_OF = "%stack.{0}, implicit $exec, implicit $sgpr32 :: ({1} %stack.{0}{2}, addrspace 5)"
 INTO, FROM = (
-    [SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32)) for n, bits in enumerate((1024, 1024, 32))]
+    [
+        SLOT_OF.format(n, f"{way[0]} (s{bits}) {way[1]}", ", align 4" * (bits > 32))
+        for n, bits in enumerate((1024, 1024, 32))
+    ]
     for way in (("store", "into"), ("load", "from"))
 )
 AROUND = """{first}S_NOP 0
@@ -1100,6 +1118,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "the condition of a mask that is compared at once": (COMPARED_AT_ONCE, "not-followed"),
     "hoisted over what widens EXEC": (REPEATED_IN_LOOP, "not-followed"),
     "hoisted over what narrows EXEC, and some threads need": (IN_LOOP, "not-followed"),
+    "hoisted over what sets M0": (INDEX_IN_LOOP, "not-followed"),
     "taken for EXEC": (TAKEN_FOR_EXEC, "not-followed"),
     "a mask that LLVM gives EXEC alone": (SOURCE_OF_EXEC, "not-followed"),
     "a mask that LLVM gives EXEC alone, its halves live behind": (HALVES_LIVE, "not-followed"),
@@ -1236,7 +1255,8 @@ RIGHT = {
         steps=RESTORED_BEFORE.steps.removesuffix("2=") + "3=",
     ),
     "the condition of an AND that stays": replace(
-        AND_DELETED, after=AND_DELETED.after.replace("$vcc = V", "$sgpr6_sgpr7 = V").replace("$exec, $vcc", "$exec, $sgpr6_sgpr7"),
+        AND_DELETED,
+        after=AND_DELETED.after.replace("$vcc = V", "$sgpr6_sgpr7 = V").replace("$exec, $vcc", "$exec, $sgpr6_sgpr7"),
     ),
     "no condition of a mask that is compared at once": replace(
         COMPARED_AT_ONCE, before=COMPARED_AT_ONCE.before.replace("implicit $scc", "implicit undef $scc"),
@@ -1249,6 +1269,10 @@ RIGHT = {
     "hoisted behind what narrows EXEC": replace(
         IN_LOOP, before=IN_LOOP.before.replace("S_MOV_B64_term", "S_MOV_B64"),
         after=IN_LOOP.after.replace("S_MOV_B64_term", "S_MOV_B64"),
+    ),
+    "hoisted behind what sets M0": replace(
+        INDEX_IN_LOOP, before=INDEX_IN_LOOP.before.replace("B32_term", "B32"),
+        after=INDEX_IN_LOOP.after.replace("B32_term", "B32"),
     ),
     "not taken for EXEC": replace(
         TAKEN_FOR_EXEC,
@@ -1268,7 +1292,7 @@ RIGHT = {
         WRITTEN_BACK, after=WRITTEN_BACK.after.replace("$vgpr1_vgpr2", "$vgpr2_vgpr3"),
     ),
     "a load that is done again, beside its address once a copy is gone": replace(
-        LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, OVER_ADDRESS.replace("4_sgpr5_sgpr6_sgpr7", "16_sgpr17_sgpr18_sgpr19").replace("$sgpr16_sgpr17_sgpr18_sgpr19_sgpr8_sgpr9_sgpr10_sgpr11", "$" + "_".join(f"sgpr{n}" for n in range(16, 24)))),
+        LOADED_BACK, after=LOADED_BACK.after.replace(OVER_ADDRESS, BESIDE_ADDRESS),
     ),
     "a register beside the frame pointer, where one is saved": replace(
         SAVED_WHERE_CALLED, before=SAVED_WHERE_CALLED.before.replace("$sgpr33", "$sgpr34"),

@@ -67,13 +67,16 @@ fn ands_vcc(i: &Instruction) -> bool {
     }
 }
 
-/// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on the EXEC
-/// that such a terminator sets.
+/// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on what that
+/// terminator writes: EXEC, or another register that need not be declared live.
 fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
     let start = block.joints.last().map_or(0, |(start, _)| *start);
-    let sets = block.instructions[start..].iter().any(|i| i.has("terminator") && writes_exec(i));
+    let last = || block.instructions[start..].iter().filter(|i| i.has("terminator"));
+    let free = |lane: &Lane| lane.of != Of::Unit || context.limits.allocatable.contains(&lane.a);
+    let mut sets: Set<Lane> = last().flat_map(|i| i.lanes(Operand::is_def)).filter(|lane| !free(lane)).collect();
     let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
-    let Some(head) = ahead.first().copied().filter(|_| sets && ahead.len() == 1) else { return Ok(()) };
+    let Some(head) = ahead.first().copied().filter(|_| !sets.is_empty() && ahead.len() == 1) else { return Ok(()) };
+    let sets_exec = last().any(writes_exec);
     let blocks = &context.after.blocks;
     let forwards: Vec<BTreeSet<usize>> =
         blocks.iter().map(|b| b.successors.iter().copied().filter(|next| *next != number).collect()).collect();
@@ -85,16 +88,16 @@ fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
     }
     let body: Vec<usize> = led_to(&forwards, head).intersection(&led_to(&backwards, head)).copied().collect();
     let code = || body.iter().flat_map(|block| &blocks[*block].instructions);
-    let changes = code().any(writes_exec);
-    let fixed = |o: &Operand| {
-        o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(|lane| context.limits.allocatable.contains(&lane.a))
-    };
+    for lane in code().filter(|i| !i.has("copy")).flat_map(|i| i.lanes(Operand::is_def)) {
+        sets.remove(&lane);
+    }
+    let fixed = |o: &Operand| o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(free);
     for i in code().filter(|i| !i.has("terminator")) {
         let defined = i.lanes(Operand::is_def);
-        let reads_exec = i.operands.iter().any(|o| o.is_use() && is_exec(o));
-        let masked = !changes && reads_exec || i.has("copy") && defined.iter().any(|lane| lane.vector);
-        let stays = defined.is_empty() || !masked || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
-        ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets EXEC what is done");
+        let reads = i.lanes(Operand::is_use).iter().any(|lane| sets.contains(lane));
+        let changed = reads || sets_exec && i.has("copy") && defined.iter().any(|lane| lane.vector);
+        let stays = defined.is_empty() || !changed || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
+        ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets what it reads what is done");
     }
     Ok(())
 }
@@ -166,8 +169,11 @@ fn forwarded(
                 [to, from, ..] if b.has("copy") => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
                 _ => Vec::new(),
             };
-            let sources: Vec<Lane> =
-                rows.iter().filter(|(to, from)| names.contains(to) && !written.contains(from)).map(|(_, from)| *from).collect();
+            let sources: Vec<Lane> = rows
+                .iter()
+                .filter(|(to, from)| names.contains(to) && !written.contains(from))
+                .map(|(_, from)| *from)
+                .collect();
             let over = sources.iter().any(|from| early.contains(from));
             ensure!(!over, "not-followed", of, "LLVM may have it read what it writes");
             for lane in b.lanes(Operand::is_def) {
@@ -268,6 +274,8 @@ fn kept_in_lanes(after: &Function) -> Done {
         }
         found
     };
+    let entered = without(None);
+    let mut others: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (slot, accesses) in &slots {
         let all = accesses.values().flatten();
         let width = all.filter(|(saves, _)| !saves).map(|(_, bits)| *bits).max().unwrap_or(0);
@@ -287,15 +295,15 @@ fn kept_in_lanes(after: &Function) -> Done {
         if !live.contains(&0) {
             continue;
         }
-        let entered = without(None);
-        let others: BTreeMap<usize, BTreeSet<usize>> = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        if others.is_empty() {
+            others = entered.iter().map(|n| (*n, without(Some(*n)))).collect();
+        }
         let named: Vec<usize> = accesses.keys().copied().filter(|n| entered.contains(n)).collect();
         let on_every_way = |n: &usize| named.iter().all(|access| access == n || !others[n].contains(access));
         let common: Vec<usize> = entered.iter().copied().filter(on_every_way).collect();
         let is_last = |n: &usize| common.iter().all(|other| other == n || others[n].contains(other));
         let Some(last) = common.iter().copied().find(is_last) else { continue };
-        let lost =
-            if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
+        let lost = if accesses.contains_key(&last) { live.contains(&last) } else { !ahead[last].is_disjoint(&live) };
         let saved = accesses.iter().filter(|(_, rows)| rows.iter().any(|(saves, _)| *saves)).map(|(block, _)| *block);
         let back = saved.into_iter().any(|block| led_to(&ahead, block).contains(&last));
         ensure!(!(lost && back), "spill-slot", "", "slot {slot} is read before it is written, and again in a loop");
@@ -333,7 +341,10 @@ pub fn passed(
             lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
             let moved = moves::read(context, before, i)?;
             let gone = i.has("no-code") || moved.as_ref().is_some_and(moves::Move::is_of_nothing);
-            let own = i.lanes(Operand::is_def).into_iter().chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+            let own = i
+                .lanes(Operand::is_def)
+                .into_iter()
+                .chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
             if gone {
                 lost.extend(own);
             } else {

@@ -274,7 +274,12 @@ impl<'a> Walk<'a> {
                 };
                 let wrong = claimed.of_wave().find(wrong);
                 let line = block.line;
-                ensure!(wrong.is_none(), "relation", line, "LLVM may go through block {successor}'s other way to {wrong:?}");
+                ensure!(
+                    wrong.is_none(),
+                    "relation",
+                    line,
+                    "LLVM may go through block {successor}'s other way to {wrong:?}"
+                );
             }
             claimed.follows(&state, nobody, self.block)?;
         }
@@ -686,7 +691,8 @@ impl<'a> Walk<'a> {
     /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14), but not for reloads.
     fn restored(&self, q: &Instruction) -> Done {
         let (context, limits) = (self.context, self.context.limits);
-        let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
+        let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
+        let kept = |unit: &u32| set_aside(unit) && !context.reloaded.contains(unit);
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
         let unread = self.left[self.block].unread();
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {

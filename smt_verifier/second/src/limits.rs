@@ -18,6 +18,8 @@ pub struct Limits {
     pub kept: BTreeSet<u32>,
     /// Scalar units that must hold at a return what they held at entry (spec 12.3).
     pub saved: BTreeSet<u32>,
+    /// Those that keep EXEC, which LLVM saves itself (SIFrameLowering, determinePrologEpilogSGPRSaves).
+    pub of_exec: BTreeSet<u32>,
 }
 
 const WORK_GROUP: u64 = 1024;
@@ -225,11 +227,10 @@ pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Lim
         limits.allocatable.retain(|unit| !register.units.contains(unit));
         limits.kept.extend(register.units.iter().filter(|_| is_kept));
     }
-    // LLVM saves what keeps EXEC itself (SIFrameLowering, determinePrologEpilogSGPRSaves).
     let names = registers_in(function, "sgprForEXECCopy");
-    let keeps = |unit: &u32| names.iter().filter_map(|n| tables().register(n)).any(|r| r.units.contains(unit));
+    let registers = names.iter().filter_map(|name| tables().register(name));
+    limits.of_exec = registers.flat_map(|register| &register.units).copied().collect();
     limits.saved = preserved(&attributes.convention, &target)?.split_off(&FIRST_SCALAR);
-    limits.saved.retain(|unit| !keeps(unit));
     Ok(limits)
 }
 

@@ -277,7 +277,10 @@ impl Move {
     /// The cells that are lost with a fresh register of a `lane-save`.
     pub fn lost_cells(&self, context: &Context<'_>) -> Vec<Lane> {
         let carrier = self.carrier.first().filter(|_| self.cells_are_lost);
-        carrier.iter().flat_map(|lane| context.cells.iter().map(|cell| Lane { cell: *cell, vector: false, ..lane.base() })).collect()
+        carrier
+            .iter()
+            .flat_map(|lane| context.cells.iter().map(|cell| Lane { cell: *cell, vector: false, ..lane.base() }))
+            .collect()
     }
 
     /// The lanes of Q or P that the move writes, cells aside.
