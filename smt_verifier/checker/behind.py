@@ -208,6 +208,8 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
                 break
         if middle < 0:
             continue
+        if forms.opcode(code[middle]).value("mask") == "AND" and _reads_condition(after, part, middle):
+            raise _refused(code[middle], "LLVM may replace it, and SCC is read")
         between = [(o, b) for b in code[middle + 1 : end] for o in b.operands if o.reads and o.register != result]
         if any(not after.operand_keys(b).defined.isdisjoint(copy) for b in code[start + 1 : middle]):
             raise _refused(code[middle], "LLVM takes what it reads for EXEC, and it was written since")
@@ -219,6 +221,17 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
             exact = any(name == result and mask < 0 for name, mask in after.function.blocks[successor].liveins)
             if not exact and not names.isdisjoint(declared_units(after, successor)):
                 raise _refused(i, "LLVM deletes what wrote its source, which is live behind the block")
+
+
+def _reads_condition(after: Lanes, part: int, number: int) -> bool:
+    """Whether SCC is read of what an instruction makes of it."""
+    scc = {*after.register("scc").units}
+    for i in after.code_of(part)[number + 1 :]:
+        if not scc.isdisjoint(_read(after, i)):
+            return True
+        if not scc.isdisjoint(after.operand_keys(i).defined):
+            return False
+    return any(not scc.isdisjoint(declared_units(after, s)) for s, _ in after.function.blocks[part].successors)
 
 
 def _is_exec(i: Instruction, forms: Forms) -> bool:

@@ -817,6 +817,23 @@ COMPARED_AT_ONCE = Pair(
     SAVED_MASK.format(of="$sgpr4", read="$sgpr4", to="$sgpr5", value="$sgpr5", live="liveins: $sgpr5\n    "),
     f"steps 3=\nblock 1\n{NOTHING}steps 2=\nblock 2\n{NOTHING}h %1.0 $8202 1\nsteps 2=", "gfx1100",
 )  # fmt: skip
+MASK_IN_PARTS = f"""{{of}} = V_CMP_EQ_U32_e64 $vgpr0, $vgpr1, implicit $exec
+    {{old}} = S_MOV_B32 $exec_lo
+    {{to}} = S_AND_B32 {{saved}}, {{read}}, implicit-def $scc
+    $exec_lo = S_MOV_B32_term {{mask}}
+    S_CBRANCH_SCC1 %bb.2, implicit $scc
+  bb.1:
+    S_NOP 1{ELSEWHERE}
+    {{live}}S_NOP 0, implicit {{saved}}"""
+COMPARED_IN_PARTS = Pair(
+    ("sreg_32", "sreg_32", "sreg_32"), "$vgpr0, $vgpr1",
+    MASK_IN_PARTS.format(of="%0:sreg_32", read="%0", old="%1:sreg_32", saved="%1", to="%2:sreg_32", mask="%2", live=""),
+    MASK_IN_PARTS.format(
+        of="$sgpr4", read="$sgpr4", old="$sgpr5", saved="$sgpr5", to="$sgpr6", mask="$sgpr6",
+        live="liveins: $sgpr5\n    ",
+    ),
+    f"steps 5=\nblock 1\n{NOTHING}steps 2=\nblock 2\n{NOTHING}h %1.0 $8202 1\nsteps 2=", "gfx1100",
+)  # fmt: skip
 WIDENED = """{first}{narrow}
     S_NOP 0
     $exec = {widens} {saved}
@@ -1116,6 +1133,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "callee-saved"),
     "the condition of an AND that is deleted": (AND_DELETED, "not-followed"),
     "the condition of a mask that is compared at once": (COMPARED_AT_ONCE, "not-followed"),
+    "the condition of a mask in parts that is compared at once": (COMPARED_IN_PARTS, "not-followed"),
     "hoisted over what widens EXEC": (REPEATED_IN_LOOP, "not-followed"),
     "hoisted over what narrows EXEC, and some threads need": (IN_LOOP, "not-followed"),
     "hoisted over what sets M0": (INDEX_IN_LOOP, "not-followed"),
@@ -1261,6 +1279,10 @@ RIGHT = {
     "no condition of a mask that is compared at once": replace(
         COMPARED_AT_ONCE, before=COMPARED_AT_ONCE.before.replace("implicit $scc", "implicit undef $scc"),
         after=COMPARED_AT_ONCE.after.replace("implicit $scc", "implicit undef $scc"),
+    ),
+    "no condition of a mask in parts that is compared at once": replace(
+        COMPARED_IN_PARTS, before=COMPARED_IN_PARTS.before.replace("implicit $scc", "implicit undef $scc"),
+        after=COMPARED_IN_PARTS.after.replace("implicit $scc", "implicit undef $scc"),
     ),
     "hoisted behind what widens EXEC": replace(
         REPEATED_IN_LOOP, before=REPEATED_IN_LOOP.before.replace("S_MOV_B64_term", "S_MOV_B64"),

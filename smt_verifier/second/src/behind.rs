@@ -230,6 +230,13 @@ fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
             }
         }
         let Some(middle) = middle else { continue };
+        let follows = code[middle + 1..].iter().find_map(|b| {
+            let read = meets(&b.lanes(Operand::reads), &[SCC]);
+            (read || meets(&b.lanes(Operand::is_def), &[SCC])).then_some(read)
+        });
+        let live = || next.iter().any(|number| live_ins(context, &context.after.blocks[*number]).contains(&SCC));
+        let read = code[middle].value("mask") == "AND" && follows.unwrap_or_else(live);
+        ensure!(!read, "not-followed", &code[middle], "LLVM may replace what defines SCC, which is read,");
         let kept = !code[start + 1..middle].iter().any(|b| takes(&b.lanes(Operand::is_def)));
         ensure!(kept, "not-followed", &code[middle], "LLVM takes for EXEC what was written since");
         let part = |o: &Operand| o.reads() && names(&o.lanes) && !o.names(&result.name);
