@@ -19,6 +19,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.spilling.shared_slots import with_shared_slots
 from verilocc_mlir.target.targets import target
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
@@ -66,6 +67,13 @@ def allocate(before: str, cpu: str, phase: Phase = "vgpr", spills: SpillLimits |
     done = [c.function for c in found if c.function is not None]
     after = print_mir(replace(file, functions=tuple(done))) if len(done) == len(found) else ""
     return Allocated(cpu, phase, text, found, after)
+
+
+def with_slots_shared(done: Allocated) -> Allocated:
+    """The same where values that do not wait at once share slots."""
+    file = parse_mir(done.after)
+    functions = tuple(map(with_shared_slots, file.functions))
+    return replace(done, after=print_mir(replace(file, functions=functions)))
 
 
 @lru_cache(maxsize=None)

@@ -4,7 +4,7 @@ passes make of moves there (specification 10.11, 12.3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes, reachable
@@ -13,12 +13,11 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
 
 _DUPLICATED = 2
-"""Instructions of a block that TailDuplicator.cpp makes copies of (-tail-dup-size)."""
+"""Instructions of a block that TailDuplicator.cpp makes copies of (-tail-dup-size): one that leads to another ends with
+a branch, for it must not fall through.
+"""
 _NO_CODE = ("no-code", "frame-adjust")
-_NONE = -1
-_Rows = frozenset[tuple[int, bool]]
-"""Of a register that was written: the one that it was moved from or ``_NONE``, and whether EXEC was written since."""
-_NOTHING: _Rows = frozenset()
+_NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,12 @@ class Copied:
 
     Attributes:
         read: vector registers that are read in it.
+        lost: vector registers that it writes without reading them, so that LLVM may delete a copy into them.
         unread: targets of copies that nothing behind them reads, up to the block's end (12.3).
     """
 
     read: list[frozenset[int]]
+    lost: list[frozenset[int]]
     unread: list[frozenset[int]]
 
 
@@ -42,14 +43,61 @@ class _Near:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is known behind a block: writes of vector registers, each with the number of the last instruction (-1: of an
-    earlier block) and its rows; and targets of copies that nothing has read, likewise.
+@dataclass(slots=True)
+class _Known:
+    """What was written behind some point, and whether EXEC was since (the Boolean).
+
+    Attributes:
+        moves: of registers that were moved to, those they were moved from.
+        copies: likewise by a COPY, with how often the source had been written: neither was since.
+        fresh: registers that were written and not read.
+        unread: targets of a COPY that nothing has read.
     """
 
-    writes: dict[int, tuple[int, _Rows]]
-    unread: dict[int, int]
+    moves: dict[int, frozenset[tuple[int, bool]]] = field(default_factory=dict[int, frozenset[tuple[int, bool]]])
+    copies: dict[int, frozenset[tuple[int, int, bool]]] = field(
+        default_factory=dict[int, frozenset[tuple[int, int, bool]]]
+    )
+    fresh: dict[int, bool] = field(default_factory=dict[int, bool])
+    unread: set[int] = field(default_factory=set[int])
+
+    def add(self, left: _Left, start: int) -> None:
+        """What is known behind another block of registers that it wrote last from an instruction on (0: all)."""
+        known = left.known
+
+        def is_near(register: int) -> bool:
+            return not start or left.last.get(register, -1) >= start
+
+        for target, rows in known.moves.items():
+            if is_near(target):
+                self.moves[target] = self.moves.get(target, _NOTHING) | rows
+        for target, copied in known.copies.items():
+            if is_near(target):
+                self.copies[target] = self.copies.get(target, frozenset()) | copied
+        for register, old in known.fresh.items():
+            if is_near(register):
+                self.fresh[register] = old or self.fresh.get(register, False)
+        self.unread.update(filter(is_near, known.unread))
+
+    def age(self) -> None:
+        """EXEC is written."""
+        self.moves = {k: frozenset((of, True) for of, _ in rows) for k, rows in self.moves.items()}
+        self.copies = {k: frozenset((of, n, True) for of, n, _ in rows) for k, rows in self.copies.items()}
+        self.fresh = dict.fromkeys(self.fresh, True)
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is known behind a block.
+
+    Attributes:
+        last: the number of the instruction that wrote a register last in it.
+        lost: of targets of copies that stand in other blocks, and that nothing reads, those that it writes.
+    """
+
+    known: _Known = field(default_factory=_Known)
+    last: dict[int, int] = field(default_factory=dict[int, int])
+    lost: frozenset[int] = frozenset()
 
 
 def copied_blocks(after: Lanes) -> Copied:
@@ -66,7 +114,7 @@ def copied_blocks(after: Lanes) -> Copied:
         for block in of.blocks:
             behind[block].append(number)
     read: list[frozenset[int]] = [frozenset() for _ in near]
-    left = [_Left({}, {}) for _ in near]
+    left = [_Left() for _ in near]
     pending = list(range(count))
     while pending:
         number = pending.pop()
@@ -78,11 +126,15 @@ def copied_blocks(after: Lanes) -> Copied:
             if not (more := reads & written if start else reads) <= read[block]:
                 read[block] |= more
                 pending.append(block)
-        now = _walk(after, number, of, left)
+        now = _Walk(after, number, of, left).left()
         if now != left[number]:
             left[number] = now
             pending += behind[number]
-    return Copied(read, [frozenset(of.unread) for of in left])
+    lost: list[frozenset[int]] = []
+    for number, places in enumerate(behind):
+        written = set[int]().union(*(left[n].lost for n in places))
+        lost.append(frozenset(left[number].known.unread & written))
+    return Copied(read, lost, [frozenset(of.known.unread) for of in left])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +152,8 @@ class _Flow:
         """With whose instructions LLVM may bring a block's own together."""
         code, own = self.after.code(number), self.kept[number]
         copied = {b: 0 for b in self.before[number] if len(self.ahead[b]) == 1}
-        if len(own) <= _DUPLICATED:  # TailDuplicator.
+        small = _DUPLICATED - bool(self.ahead[number])
+        if len(own) <= small:  # TailDuplicator.
             return _Near(copied, len(code))
         behind = {place for b in self.before[number] for place in self.ahead[b]}
         blocks = self._ends(self.before[number])
@@ -115,9 +168,9 @@ class _Flow:
                 if alike:
                     return _Near(blocks, own[alike - 1] + 1)
         beside = {b for place in self.ahead[number] for b in self.before[place]} - {number} if copied else set[int]()
-        end = own[_DUPLICATED:]
+        end = own[small:]
         if any(self._alike(number, end, b, self.kept[b][-len(end) :]) == len(end) for b in beside):
-            return _Near(copied, own[_DUPLICATED - 1] + 1)  # All that is left once its end is merged with another one.
+            return _Near(copied, own[small - 1] + 1)  # All that is left once its end is merged with another one.
         return _Near({}, 0)
 
     def _ends(self, blocks: set[int]) -> dict[int, int]:
@@ -182,57 +235,92 @@ def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:
     return (jumps and (branches or "barrier" in opcode.traits)) or not opcode.traits.isdisjoint(_NO_CODE)
 
 
-def _walk(after: Lanes, number: int, of: _Near, left: list[_Left]) -> _Left:
-    """Through a block, with what the blocks leave that it may be brought together with."""
-    earlier: dict[int, _Rows] = {}
-    dead: dict[int, int] = {}
-    for block, start in of.blocks.items():
-        for register, (at, rows) in left[block].writes.items():
-            if not start or at >= start:
-                earlier[register] = earlier.get(register, _NOTHING) | rows
-        dead.update((register, -1) for register, at in left[block].unread.items() if not start or at >= start)
-    own: dict[int, tuple[int, _Rows]] = {}
-    for at, i in enumerate(after.code(number)):
-        if at == of.stop:
-            earlier, dead = {}, {register: n for register, n in dead.items() if n >= 0}
+class _Walk:
+    """Through a block, with what is known behind the blocks that it may be brought together with: ``near``."""
+
+    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left]) -> None:
+        self._after = after
+        self._near = _Known()
+        for block, start in of.blocks.items():
+            self._near.add(left[block], start)
+        self._own = _Known()
+        self._writes: dict[int, int] = {}
+        """How often a register was written so far."""
+        self._lost: set[int] = set()
+        self._last: dict[int, int] = {}
+        code = after.code(number)
+        for at, i in enumerate(code):
+            if at == of.stop:
+                self._near = _Known()
+            self._step(at, i)
+        if of.stop < len(code):
+            self._near = _Known()
+
+    def left(self) -> _Left:
+        """What is known behind it."""
+        known = _Known()
+        for of in (self._near, self._own):
+            known.moves.update(of.moves)
+            known.fresh.update(of.fresh)
+            known.unread |= of.unread
+            for target, rows in of.copies.items():
+                rows = frozenset((k, 0, old) for k, times, old in rows if times == self._writes.get(k, 0))
+                known.copies[target] = known.copies.get(target, frozenset()) | rows
+        return _Left(known, self._last, frozenset(self._lost))
+
+    def _step(self, at: int, i: Instruction) -> None:
+        after, near, own = self._after, self._near, self._own
         opcode = after.tables.opcode(i.opcode)
+        copies = opcode is not None and "copy" in opcode.traits
         read = {k for o in i.operands if o.reads for k in after.keys(o, i)}
         written = after.operand_keys(i).defined
-        copies = opcode is not None and "copy" in opcode.traits
         moved: list[tuple[int, int]] = []
         if copies or (opcode is not None and "vector-move" in opcode.traits):
             ends = [after.keys(o, i) for o in i.operands[:2] if o.is_register]
             moved = [row for row in zip(*ends, strict=False) if max(row) < VIRTUAL and all(map(after.is_vector, row))]
             moved = moved if len(ends) == 2 else []
         for target, source in moved:
-            before = earlier.get(source, _NOTHING)
-            for origin, old in before | own.get(source, (at, _NOTHING))[1]:
-                back = earlier.get(origin, _NOTHING) | own.get(origin, (at, _NOTHING))[1]
-                if origin != _NONE and ((target, True) in back or (target, not old) in back):
-                    raise _refused(i, "registers that LLVM may exchange for other threads")
-                if old and copies and (origin, old) in before:
-                    raise _refused(i, "a copy of what was written for other threads ahead of its block")
-        for register in (read | written if copies else {k for k in written - read if k in dead}) if earlier else ():
-            if any(old and origin != _NONE for origin, old in earlier.get(register, _NOTHING)):
-                raise _refused(i, "the target of a move for other threads ahead of its block")
-        for register in read | written:
-            dead.pop(register, None)
+            self._check_exchange(i, target, source)
+            if copies:
+                self._check_copy(i, target, source)
+        self._lost.update(k for k in written - read if k in near.unread and after.is_vector(k))
+        for known in (near, own):
+            known.unread -= read | written
+            for k in read | written:
+                known.fresh.pop(k, None)
+            for k in written:
+                known.moves.pop(k, None)
+                known.copies.pop(k, None)
+        for k in written:
+            self._last[k] = at
+            self._writes[k] = self._writes.get(k, 0) + 1
+        own.fresh.update((k, False) for k in after.operand_keys(i).written if k < VIRTUAL)
+        own.moves.update((target, frozenset({(source, False)})) for target, source in moved)
         if copies:
-            dead.update(dict.fromkeys(written, at))
-        for register in written:
-            earlier.pop(register, None)
-        own.update((k, (at, frozenset({(_NONE, False)}))) for k in after.operand_keys(i).written if k < VIRTUAL)
-        own.update((target, (at, frozenset({(_NONE, False), (source, False)}))) for target, source in moved)
+            own.unread |= written
+            own.copies.update((t, frozenset({(s, self._writes.get(s, 0), False)})) for t, s in moved)
         if opcode is not None and writes_exec(i, opcode):
-            earlier = {k: _aged(rows) for k, rows in earlier.items()}
-            own = {k: (n, _aged(rows)) for k, (n, rows) in own.items()}
-    if of.stop < len(after.code(number)):
-        earlier, dead = {}, {register: n for register, n in dead.items() if n >= 0}
-    return _Left({**{k: (-1, rows) for k, rows in earlier.items()}, **own}, dead)
+            near.age()
+            own.age()
 
+    def _check_exchange(self, i: Instruction, target: int, source: int) -> None:
+        """SIShrinkInstructions."""
+        moves = self._near.moves, self._own.moves
+        for origin, old in {row for of in moves for row in of.get(source, _NOTHING)}:
+            back = {row for of in moves for row in of.get(origin, _NOTHING)}
+            if (target, True) in back or (target, not old) in back:
+                raise _refused(i, "registers that LLVM may exchange for other threads")
 
-def _aged(rows: _Rows) -> _Rows:
-    return frozenset((origin, True) for origin, _ in rows)
+    def _check_copy(self, i: Instruction, target: int, source: int) -> None:
+        """MachineCopyPropagation."""
+        writes = self._writes
+        for to, of in ((target, source), (source, target)):
+            if (of, writes.get(of, 0), True) in self._near.copies.get(to, frozenset()):
+                raise _refused(i, "a copy for other threads ahead of its block, which makes it look needless")
+        ends = i.operands[0].flags, i.operands[1].flags
+        may = "killed" in ends[1] and all("renamable" in flags for flags in ends)
+        if may and self._near.fresh.get(source, False):
+            raise _refused(i, "what was written for other threads ahead of its block, and may be written to its target")
 
 
 def _refused(i: Instruction, what: str) -> Refused:

@@ -556,52 +556,6 @@ UNDECLARED = replace(
     steps="steps 1- 4=" + NO_STEPS,
 )  # fmt: skip
 OF_STORE = WAITING.replace("%1", "%2") + "h %0.0 $0 1\nh $8 $8 2\n"
-FORWARDED = Pair(
-    ("vgpr_32", "vgpr_32", "sreg_64"), "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11",
-    f"""%0:vgpr_32 = COPY $vgpr0
-    {NARROW.format("%2:sreg_64")}
-    S_CBRANCH_SCC1 %bb.2, implicit undef $scc
-  bb.1:
-    successors: %bb.3
-    liveins: $vgpr1, $vgpr4_vgpr5
-    %0:vgpr_32 = COPY $vgpr1
-    S_BRANCH %bb.3
-  bb.2:
-    liveins: $vgpr4_vgpr5
-    S_CBRANCH_SCC1 %bb.4, implicit undef $scc
-  bb.3:
-    liveins: $vgpr4_vgpr5
-    {WIDEN.format("%2")}
-    GLOBAL_STORE_DWORD $vgpr4_vgpr5, %0, 0, 0, implicit $exec
-  bb.4:
-    S_NOP 0""",
-    f"""{NARROW.format("$sgpr8_sgpr9")}
-    S_CBRANCH_SCC1 %bb.2, implicit undef $scc
-  bb.1:
-    successors: %bb.3
-    liveins: $vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9
-    $vgpr0 = COPY $vgpr1
-    S_BRANCH %bb.3
-  bb.2:
-    liveins: $vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9
-    S_CBRANCH_SCC1 %bb.4, implicit undef $scc
-  bb.3:
-    liveins: $vgpr0, $vgpr4_vgpr5, $sgpr8_sgpr9
-    {WIDEN.format("$sgpr8_sgpr9")}
-    GLOBAL_STORE_DWORD $vgpr4_vgpr5, $vgpr0, 0, 0, implicit $exec
-  bb.4:
-    S_NOP 0""",
-    f"""steps 1- 2=
-block 1
-{OF_STORE}h $2 $2 1
-steps 1- 1+ 1=
-block 2
-{OF_STORE}steps 1=
-block 3
-{OF_STORE}steps 2=
-block 4
-{NOTHING}steps 2=""",
-)  # fmt: skip
 STORED = "GLOBAL_STORE_DWORD $vgpr4_vgpr5, {value}, 0, 0, implicit $exec"
 ALL_ON = NOTHING.replace("class 1 T off\n", "").replace("class 2", "class 1").replace("class 3", "class 2")
 ALL_ON += "h $12292 $12292 2\nin 0 2\nh %0.0 $0 1\nh $8 $8 2\n"
@@ -613,18 +567,24 @@ def _forwarded(body: str, *blocks: str) -> Pair:
     Args:
         blocks: claims and steps of each block.
     """
-    texts = [
-        f"{first}{{narrow}}\n{body}".format(
-            copy=copy, value=value, narrow=NARROW.format(mask), widen=WIDEN.format(mask.split(":")[0]), live=live
-        ).replace("{value}", value)
-        for first, copy, value, mask, live in (
-            ("%0:vgpr_32 = COPY $vgpr0\n", "%0:vgpr_32 = COPY $vgpr1", "%0", "%2:sreg_64", "$vgpr1, $vgpr4_vgpr5"),
-            (
-                "", "$vgpr0 = COPY $vgpr1", "$vgpr0", "$sgpr8_sgpr9",
-                "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9",
-            ),
+    texts: list[str] = []
+    for first, value, mask, live in (
+        ("%0:vgpr_32 = COPY $vgpr0\n", "%0", "%2:sreg_64", "$vgpr1, $vgpr4_vgpr5"),
+        ("", "$vgpr0", "$sgpr8_sgpr9", "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr8_sgpr9"),
+    ):
+        to = f"{value}:vgpr_32" if first else value
+        text = f"{first}{{narrow}}\n{body}".format(
+            copy=f"{to} = COPY $vgpr1",
+            other=f"{to} = COPY $vgpr4",
+            made=f"{'' if first else 'renamable '}{to} = V_MOV_B32_e32 7, implicit $exec",
+            moved="" if first else "renamable $vgpr2 = COPY killed renamable $vgpr0",
+            narrow=NARROW.format(mask),
+            widen=WIDEN.format(mask.split(":")[0]),
+            live=live,
+            value=value,
+            there=value if first else "$vgpr2",
         )
-    ]  # fmt: skip
+        texts.append("\n".join(line for line in text.split("\n") if line.strip()))
     classes = ("vgpr_32", "vgpr_32", "sreg_64")
     steps = "\n".join(f"block {n}\n{block}" for n, block in enumerate(blocks)).removeprefix("block 0\n")
     return Pair(classes, "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11", *texts, steps)
@@ -688,36 +648,77 @@ NOT_MERGED = _forwarded(
     ARMS.replace("  bb.3:", "    S_NOP 4\n  bb.3:"),
     "steps 1- 2=", OF_ARM + "steps 1= 1- 1+ 1=", OF_ARM + "steps 1= 1- 1+ 1=", OF_STORE + "steps 5=",
 )  # fmt: skip
-ENDS = f"""S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+ONE = f"""S_CBRANCH_SCC1 %bb.2, implicit undef $scc
   bb.1:
     successors: %bb.3
     liveins: {{live}}
     {{copy}}
+    {{widen}}
     S_BRANCH %bb.3
   bb.2:
     liveins: {{live}}
+    {{widen}}
+    S_NOP 1
     S_CBRANCH_SCC1 %bb.4, implicit undef $scc
   bb.3:
-    successors: %bb.5
+    liveins: {{live}}
+    {{small}}
+  bb.4:
+    liveins: {{live}}
+    {STORED}
+    S_NOP 3
+    S_NOP 3"""
+OF_ONE = ("steps 1- 2=", OF_ARM + "steps 1- 1+ 2=", OF_ARM + "steps 3=")
+FORWARDED = _forwarded(ONE.replace("{small}", STORED), *OF_ONE, ALL_ON + "steps 1=", ALL_ON + "steps 4=")
+NOT_SMALL = _forwarded(
+    ONE.replace("{small}", "S_NOP 2\n    " + STORED), *OF_ONE, ALL_ON + "steps 2=", ALL_ON + "steps 4="
+)
+ENDS = ONE.replace("{small}", STORED + "\n    S_NOP 7\n    S_BRANCH %bb.5").replace(
+    "  bb.3:", "  bb.3:\n    successors: %bb.5"
+)
+ENDS += "\n    S_NOP 7\n  bb.5:\n    S_NOP 8\n    S_NOP 8\n    S_NOP 8"
+OF_ENDS = (*OF_ONE, ALL_ON + "steps 3=", ALL_ON + "steps 4=", ALL_ON[: ALL_ON.index("in 0")] + "steps 4=")
+SHORTENED = _forwarded(ENDS, *OF_ENDS)
+NOT_SHORTENED = _forwarded(ENDS.replace("S_NOP 7\n  bb.5", "S_NOP 9\n  bb.5"), *OF_ENDS)
+AGAIN = _forwarded(ONE.replace("{small}", "{copy}"), *OF_ONE, ALL_ON + "h $2 $2 1\nsteps 1- 1+", ALL_ON + "steps 4=")
+NOT_AGAIN = _forwarded(
+    ONE.replace("{small}", "{other}"), *OF_ONE, ALL_ON.replace("h %0.0 $0 1\n", "") + "steps 1- 1+", ALL_ON + "steps 4="
+)
+OVER = ONE.replace("{live}", "{live}, $sgpr10_sgpr11", 1).replace(STORED, "{widen}\n    " + STORED)
+OVER = OVER.replace("{copy}\n    {widen}", "{widen}\n    {copy}\n    {narrow}").replace("{small}", "{other}")
+OVER = OVER.replace("{widen}\n    S_NOP 1", "S_NOP 1")
+REPLACED = _forwarded(
+    OVER,
+    "steps 1- 2=",
+    OF_ARM.replace("wave\n", "wave\nh $8212 $8212 2\n") + "steps 1= 1- 1+ 2=",
+    OF_ARM + "steps 2=",
+    OF_STORE + "steps 1- 1+",
+    OF_STORE + "steps 5=",
+)
+BACKWARD = f"""S_CBRANCH_SCC1 %bb.2, implicit undef $scc
+  bb.1:
+    successors: %bb.3
+    liveins: {{live}}
+    {{made}}
+    {{widen}}
+    S_BRANCH %bb.3
+  bb.2:
     liveins: {{live}}
     {{widen}}
-    {STORED}
-    S_NOP 7
-    S_BRANCH %bb.5
+    {{moved}}
+    S_NOP 1
+    S_CBRANCH_SCC1 %bb.4, implicit undef $scc
+  bb.3:
+    liveins: {{live}}
+    {{moved}}
   bb.4:
-    S_NOP 6
-    S_NOP 7
-  bb.5:
-    S_NOP 8
-    S_NOP 8
-    S_NOP 8"""
-SHORTENED = _forwarded(
-    ENDS, "steps 1- 2=", OF_ARM + "steps 1- 1+ 1=", OF_STORE + "steps 1=", OF_STORE + "steps 4=", NOTHING + "steps 2=",
-    NOTHING + "steps 4=",
-)  # fmt: skip
-NOT_SHORTENED = replace(
-    SHORTENED, before=SHORTENED.before.replace("S_NOP 7\n  bb.5", "S_NOP 9\n  bb.5"),
-    after=SHORTENED.after.replace("S_NOP 7\n  bb.5", "S_NOP 9\n  bb.5"),
+    liveins: {{live}}, $vgpr2
+    {STORED.replace("value", "there")}
+    S_NOP 3
+    S_NOP 3"""
+BACKWARDS = _forwarded(
+    BACKWARD, "steps 1- 2=", OF_STORE + "steps 3=", OF_STORE + "steps 1= 1+ 2=", ALL_ON + "steps 1+",
+    ALL_ON.replace("%0.0 $0", "%0.0 $4") + "steps 4=",
 )  # fmt: skip
 CALLER = """entry
 class 0 T on
@@ -853,6 +854,9 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a copy that other threads miss, forwarded to what is hoisted": (HOISTED, "relation"),
     "a copy that other threads miss, forwarded from a common end": (MERGED, "relation"),
     "a copy that other threads miss, forwarded to what is left of a block": (SHORTENED, "relation"),
+    "a copy that stands already, ahead of its block": (AGAIN, "not-followed"),
+    "a copy that is written over, behind its block": (REPLACED, "relation"),
+    "what was written ahead of the block of a copy, and is written to its target": (BACKWARDS, "not-followed"),
     "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "callee-saved"),
 }  # fmt: skip
 RIGHT = {
@@ -965,16 +969,15 @@ RIGHT = {
     "no copy where two blocks are joined": replace(
         UNDECLARED, after=UNDECLARED.after.replace("liveins: ", "liveins: $vgpr0, "),
     ),
-    "a copy that other threads miss, and a block too large for a copy": replace(
-        FORWARDED,
-        before=FORWARDED.before.replace("    GLOBAL", "    S_NOP 0\n    GLOBAL"),
-        after=FORWARDED.after.replace("    GLOBAL", "    S_NOP 0\n    GLOBAL"),
-        steps=FORWARDED.steps.replace("steps 2=\nblock 4", "steps 3=\nblock 4"),
-    ),
+    "a copy that other threads miss, and a block too large for a copy": NOT_SMALL,
     "a copy that other threads miss, and a block that does not vanish": SKIPPING,
     "a copy that other threads miss, and nothing that is hoisted": NOT_HOISTED,
     "a copy that other threads miss, and no common end": NOT_MERGED,
     "a copy that other threads miss, and a block that stays as it is": NOT_SHORTENED,
+    "another copy than the one ahead of its block": NOT_AGAIN,
+    "what was written ahead of the block of a copy, and read behind it": replace(
+        BACKWARDS, after=BACKWARDS.after.replace("COPY killed", "COPY"),
+    ),
     "restored by a copy, and a block too large for a copy": replace(
         RESTORED_BEFORE,
         before=RESTORED_BEFORE.before + "\n    S_NOP 0",

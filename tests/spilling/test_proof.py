@@ -8,7 +8,16 @@ from collections.abc import Callable
 import pytest
 from allocation import Pair, edited
 from builders import kernel, loads, loop, machine_code, reads, stores, uses
-from spilling_support import CONSTANTS, PRESSED, Allocated, allocate, before_phase, in_narrow_exec
+from spilling_support import (
+    CONSTANTS,
+    PRESSED,
+    Allocated,
+    allocate,
+    before_phase,
+    in_narrow_exec,
+    proved,
+    with_slots_shared,
+)
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -106,6 +115,11 @@ def tuples() -> Allocated:
     S_ENDPGM 0
 """
     return allocate(machine_code(body, 8), CPU)
+
+
+@pytest.mark.parametrize("example", [around, carried, constants, masked, tuples, turning])
+def test_all_of_it_is_proved_with_shared_slots(example: Callable[[], Allocated]) -> None:
+    proved(with_slots_shared(example()))
 
 
 def _slot(done: Allocated, to: Callable[[int], int]) -> Pair:

@@ -22,8 +22,9 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.pipeline.audit import audit_llvm
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain import choose, find
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
@@ -32,7 +33,9 @@ from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.frame_marks import with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.mmra import reads_mmra, same_but_waits
 from verilocc_mlir.toolchain.optimise import optimise
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, goes_on_as_it_is
@@ -77,6 +80,52 @@ def test_finished_from_text_it_is_the_kernel_of_a_compile_in_one_go(cpu: str, ll
     driven = staged(llvm, cpu, path.name)
     done = driven.direct_after(path.read_text(), LlvmPhase.VGPR)
     assert instructions(driven.finish(done, "asm")) == instructions(driven.direct(path.read_text(), "asm"))
+
+
+@pytest.mark.parametrize("cpu", ["gfx1201", *long("gfx942", "gfx1100")])
+def test_annotations_of_fences_go_through_text_where_llvm_reads_them(cpu: str, llvm: LlvmTools) -> None:
+    driven = staged(llvm, cpu, "lds_fences.ll")
+    pre = driven.to_pre_ra(source("lds_fences.ll"))
+    done = driven.llvm_allocate(
+        driven.resume(driven.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR),
+        LlvmPhase.VGPR,
+    )
+    finished, direct = driven.finish(done, "asm"), driven.direct(source("lds_fences.ll"), "asm")
+    assert same_but_waits(finished.decode(), direct.decode())
+    if reads_mmra(llvm.version):
+        assert len(re.findall(r"ATOMIC_FENCE \d, \d, mmra !\d+\n", done)) == 4
+        assert instructions(finished) == instructions(direct)
+    else:
+        assert len(re.findall(r"ATOMIC_FENCE \d, \d\n", done)) == 4
+        # On CDNA a fence of a work-group waits for the LDS alone in any case.
+        assert (instructions(finished) == instructions(direct)) == (cpu == "gfx942")
+
+
+def test_a_function_that_may_unwind_goes_on_behind_allocation(llvm: LlvmTools) -> None:
+    """LLVM 24 notes for debuggers where the frame of its caller is; Triton's does so again when it goes on."""
+    driven = staged(llvm, "gfx942", "lds_fences.ll")
+    done = driven.direct_after(source("lds_fences.ll"), LlvmPhase.VGPR)
+    late = driven.before_late_order(done)
+    bare, marks = without_frame_marks(late)
+    if llvm.version[0] == 24:
+        assert "\n    frame-setup CFI_INSTRUCTION undefined $pc_reg\n" in marks[0]
+    assert "CFI_INSTRUCTION" not in bare
+    assert with_frame_marks(bare, marks) == late
+    ordered = driven.finish_ordered(late, "asm")
+    assert sorted(instructions(ordered)) == sorted(instructions(driven.finish(done, "asm")))
+    assert ordered.count(b".cfi") == driven.finish(done, "asm").count(b".cfi")
+    # Elsewhere they would say something of where they stand.
+    inside = late.replace("    S_ENDPGM 0", "    frame-setup CFI_INSTRUCTION undefined $pc_reg\n    S_ENDPGM 0")
+    assert "CFI_INSTRUCTION" in without_frame_marks(inside)[0]
+
+
+def test_our_order_behind_allocation_is_tried_of_a_function_that_may_unwind() -> None:
+    settings = Settings("gfx942", toolchain=ToolchainChoice.TRITON, emit=Emit.ASM)
+    tritons()
+    done = compile_module(source("lds_fences.ll").encode(), "k.ll", settings)
+    assert done.report.outcome is Outcome.PROVED
+    assert not any("LLVM's order stays" in note for note in done.report.notes)
+    assert any(step.name == "to-late-order" for step in done.report.steps)
 
 
 @pytest.mark.parametrize("regalloc", ["basic", "fast"])

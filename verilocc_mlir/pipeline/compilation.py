@@ -44,6 +44,7 @@ from verilocc_mlir.toolchain.ir_attributes import without_features
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.late_traps import left_unverified
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.mmra import loses_mmra
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
@@ -280,6 +281,8 @@ class Compilation:
         )  # fmt: skip
         while (kept := portfolio.kept()) is not None:
             assert kept.result.text is not None
+            if kept.is_llvms and loses_mmra(given.ir, self.toolchain.version):
+                self.finisher.llvms[kept.result.text] = lambda kind: llvm(kind).result()
             try:
                 self._order(given, kept, portfolio)
                 self._finish(kept.result, kept.result.text, kept.pre, reference, greedy, llvm)

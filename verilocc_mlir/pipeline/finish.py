@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.drivers.job import FileKind
+from verilocc_mlir.toolchain.mmra import same_but_waits
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import VerifierFault, unverified, verifier_fault, verifier_faults
@@ -28,12 +29,15 @@ class Finisher:
         plain: LLVM's own compile of the same input with the verifier, without the functions named.
         notes: is told of faults that are LLVM's.
         ordered: texts whose instructions are in another order behind allocation, and the texts in that order.
+        llvms: texts that LLVM's plain compile of the IR has after allocation, each with what that compile makes of it.
+            That is taken where memory-model annotations were lost in the text, and nothing else differs.
     """
 
     compiler: StagedCompiler
     plain: Callable[[frozenset[str]], object]
     notes: list[str]
     ordered: dict[str, str] = field(default_factory=dict[str, str])
+    llvms: dict[str, Callable[[FileKind], bytes]] = field(default_factory=dict[str, Callable[[FileKind], bytes]])
     _verified: set[str] = field(default_factory=set[str])
     _plain_faults: dict[str, VerifierFault] | None = None
 
@@ -45,6 +49,16 @@ class Finisher:
         """
         if text in self.ordered:
             return self.compiler.finish_ordered(self.ordered[text], kind, verify=False)
+        data = self._finished(text, kind)
+        return self.llvms[text](kind) if self._is_llvms(text) else data
+
+    def _is_llvms(self, text: str) -> bool:
+        if text not in self.llvms:
+            return False
+        ours, theirs = self.compiler.finish(text, "asm", verify=False), self.llvms[text]("asm")
+        return same_but_waits(ours.decode(), theirs.decode())
+
+    def _finished(self, text: str, kind: FileKind) -> bytes:
         if text in self._verified:
             return self.compiler.finish(text, kind, verify=False)
         try:

@@ -17,6 +17,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE, promise
 from verilocc_mlir.pipeline.plans import Planned
+from verilocc_mlir.toolchain.frame_marks import with_frame_marks, without_frame_marks
 
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
@@ -46,7 +47,7 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
     if not names or second_program() is None:
         return LateOrder("", ())
     compiler, path = given.compiler, given.path
-    late = compiler.before_late_order(text)
+    late, marks = without_frame_marks(compiler.before_late_order(text))
     with given.clock.measure("order"):
         from verilocc_mlir.ordering.late import ordered
 
@@ -60,12 +61,13 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
             refused += [f"{function.name}: LLVM's order stays, ours is refused: {a}" for a in answers if not a.accepted]
     if refused:
         return LateOrder("", tuple(refused))
-    after = given.costs(compiler.finish_ordered(new, "asm"))
+    whole = with_frame_marks(new, marks)
+    after = given.costs(compiler.finish_ordered(whole, "asm"))
     if not _is_better(costs, after):
         return LateOrder("", ())
     moved = {one.function.name: one.moved for one in found}
     return LateOrder(
-        new, tuple(_note(name, moved[name], costs[name], after[name]) for name in costs if moved.get(name))
+        whole, tuple(_note(name, moved[name], costs[name], after[name]) for name in costs if moved.get(name))
     )
 
 

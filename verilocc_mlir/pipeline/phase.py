@@ -292,6 +292,11 @@ class PhaseRunner:
             candidate = Candidate((Attempt(self.allocators[0].name, "build", error.what),))
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
+        if candidate.spills and function.chosen is not None:
+            # Few functions spill.
+            from verilocc_mlir.spilling.shared_slots import with_shared_slots
+
+            function.chosen = with_shared_slots(function.chosen)
 
     def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
         """The attempts before any spill code: an earlier variant's, if there are such, and nobody wants to look."""

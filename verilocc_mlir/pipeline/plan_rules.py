@@ -110,14 +110,14 @@ def balanced_plans(*, spilled: bool) -> tuple[Plan, ...]:
 def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:
     """The one plan that ``fast`` tries beside the default one, by what the default one's code costs.
 
-    Only where ours stands worse than LLVM's: where registers are spilled, the one whose scheduler counts registers
-    exactly, else the one that hides most. Elsewhere it would bring 0.1 to 0.3 % of the cycles
-    (docs/results/plan-choice.md), and where registers are spilled it triples the time of a compilation.
+    Only where ours stands worse than LLVM's, and an order can bring something: where registers are spilled, the one
+    whose scheduler counts registers exactly, else the one that hides most. Elsewhere it would bring 0.1 to 0.3 % of the
+    cycles (docs/results/plan-choice.md), and where registers are spilled it triples the time of a compilation.
 
     Args:
         short: what there is stands worse than LLVM's default compile.
     """
     most = max(costs.values(), key=lambda c: c.latency, default=None)
-    if most is None or not short:
+    if most is None or not short or not has_promise(costs):
         return None
     return BY_NAME["trackers" if spill_traffic(most) else "max-ilp"]

@@ -129,8 +129,9 @@ WHOLE_PHIS = Plan("whole-phis", ("-amdgpu-codegenprepare-break-large-phis=0",), 
 accumulator twice an iteration where its parts are of another class. No word of an answer: the models of plans do not
 know it."""
 
-ORDERED = tuple(plan.in_our_order for plan in PLANS if plan.name in ("default", "trackers", "iterative-minreg"))
-"""Texts that are put in an order of our own where registers do not suffice: of LLVM, and of plans that count them."""
+ORDERED = tuple(plan.in_our_order for plan in PLANS if plan.name in ("default", "trackers"))
+"""Texts that are put in an order of our own where registers do not suffice: of LLVM, and of the plan that counts them
+exactly."""
 
 BY_NAME: Mapping[str, Plan] = {plan.name: plan for plan in (*PLANS, *ORDERED)}
 

@@ -53,6 +53,11 @@ class Kept:
     pre: str
     candidates: Mapping[str, Candidate]
 
+    @property
+    def is_llvms(self) -> bool:
+        """Whether all of it is LLVM's allocation of a plain compile."""
+        return all(candidate == Candidate(DEFAULT, LLVM) for candidate in self.candidates.values())
+
 
 @dataclass
 class Portfolio:
@@ -532,8 +537,14 @@ class Portfolio:
 
 
 def _is_bound(cost: KernelCost) -> bool:
-    """Whether a unit binds it whose work no allocation changes, and it has nothing that an allocation adds."""
-    return cost.bound in _ALIKE and not cost.unhidden and not spill_traffic(cost)
+    """Whether units bind it whose work no allocation changes, and it has nothing that an allocation adds. On RDNA the
+    VALU's work adds to theirs, and LLVM's allocation may pair more of it, so there it is never so.
+    """
+    from verilocc_mlir.cost.total import work
+    from verilocc_mlir.target.targets import target
+
+    alike = {name: cycles if name in _ALIKE else 0.0 for name, cycles in cost.units.items()}
+    return cost.cycles <= work(alike, target(cost.target)) and not spill_traffic(cost)
 
 
 def _of_ours(report: PhaseReport | None) -> tuple[Attempt, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
@@ -27,6 +30,7 @@ from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_re
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
 
+_SPILLED = re.compile(r"\bSI_SPILL_(?:V|A|AV)\d+_SAVE\b")
 _PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 
 
@@ -135,9 +139,9 @@ class Runs:
         return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
     def plain_text(self) -> str:
-        """What a plain compile of the IR has after its last phase."""
+        """What a plain compile of the IR has after its last phase; values share slots, as they do in its end."""
         if self._plain_text is None:
-            self._plain_text = self.compiler.direct_after(self.ir, LlvmPhase.VGPR)
+            self._plain_text = _with_shared_slots(self.compiler.direct_after(self.ir, LlvmPhase.VGPR), self.path)
         return self._plain_text
 
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
@@ -340,6 +344,19 @@ class Runs:
         reports = [report for of_function in result.phases.values() for report in of_function]
         if self.allow_unproved or all(report.outcome is Outcome.PROVED for report in reports):
             raise
+
+
+def _with_shared_slots(text: str, path: str) -> str:
+    if not _SPILLED.search(text):
+        return text
+    # Few files spill.
+    from verilocc_mlir.spilling.shared_slots import with_shared_slots
+
+    file = parse_mir(text, path)
+    functions = tuple(map(with_shared_slots, file.functions))
+    if all(one is other for one, other in zip(functions, file.functions, strict=True)):
+        return text
+    return print_mir(replace(file, functions=functions))
 
 
 def _keep(result: Result, reports: Mapping[str, PhaseReport]) -> None:

@@ -30,7 +30,7 @@ from verilocc_mlir.toolchain.early_clobbers import state_early_clobbers
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.late_traps import leave_unverified
-from verilocc_mlir.toolchain.mmra import strip_mmra
+from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 from verilocc_mlir.toolchain.uncalled import mark_uncalled
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
@@ -66,8 +66,9 @@ class StagedCompiler:
     """Drives one input through LLVM.
 
     ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run; ``of_ir`` are
-    further options for what starts from IR. Texts are returned as LLVM prints them, without memory-model annotations,
-    and mended for its parser on the way in. Every method raises ToolchainError where LLVM fails, crashes or times out.
+    further options for what starts from IR. Texts are returned as LLVM prints them, without memory-model annotations
+    that it does not parse, and mended for its parser on the way in. Every method raises ToolchainError where LLVM
+    fails, crashes or times out.
     """
 
     toolchain: LlvmTools
@@ -97,12 +98,12 @@ class StagedCompiler:
             output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self._ir_options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
-        mir = mark_uncalled(state_early_clobbers(_as_others_read(output)))
+        mir = mark_uncalled(state_early_clobbers(self._as_others_read(output)))
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
     def accept_mir(self, mir: str, *, reprint: bool = False) -> str:
-        """A user's pre-RA machine IR, parsed and verified by LLVM, without memory-model annotations.
+        """A user's pre-RA machine IR, parsed and verified by LLVM, with the annotations that LLVM parses.
 
         Args:
             reprint: return the text as LLVM prints it, with all header fields, so that it can be compared with later
@@ -117,7 +118,7 @@ class StagedCompiler:
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
-        return state_early_clobbers(_as_others_read(printed if reprint else mir.encode()))
+        return state_early_clobbers(self._as_others_read(printed if reprint else mir.encode()))
 
     def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
@@ -154,7 +155,7 @@ class StagedCompiler:
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
         printed = self._run(LlvmJob(stage, _bytes(ir), False, self._ir_options, stop=stop))
-        return mark_uncalled(_as_others_read(printed))
+        return mark_uncalled(self._as_others_read(printed))
 
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
@@ -169,7 +170,7 @@ class StagedCompiler:
     def before_late_order(self, mir: str) -> str:
         """From text with VGPRs rewritten to the text that LLVM would order once more behind allocation."""
         job = LlvmJob("to-late-order", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LATE_ORDER)
-        return _as_others_read(self._run(job))
+        return self._as_others_read(self._run(job))
 
     def finish_ordered(self, late: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """As ``finish``, from a text of ``before_late_order`` whose order stays as it is."""
@@ -209,7 +210,7 @@ class StagedCompiler:
     def late(self, mir: str) -> str:
         """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
         job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
-        return _as_others_read(self._run(job))
+        return self._as_others_read(self._run(job))
 
     def emit(self, late: str, kind: FileKind = "obj") -> bytes:
         """The object file or assembly of a text of ``late``."""
@@ -234,7 +235,7 @@ class StagedCompiler:
         job = LlvmJob(
             stage, self.as_llvm_reads(mir), True, self.options, start, stop, "obj", self.options.verify, regalloc
         )
-        return _as_others_read(self._run(job))
+        return self._as_others_read(self._run(job))
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
         source = self._to_finish(mir)
@@ -248,10 +249,17 @@ class StagedCompiler:
 
     def as_llvm_reads(self, mir: str) -> bytes:
         """Machine IR as LLVM's parser takes it."""
-        text = close_masks(strip_mmra(mir))
+        text = close_masks(self._without_unread(mir))
         if is_wave32(self.options.cpu, self.options.mattr, text):
             text = mend_implicit_vcc(text)
         return text.encode()
+
+    def _as_others_read(self, printed: bytes) -> str:
+        """Machine IR that LLVM printed, without what would only be read at each step."""
+        return leave_unverified(shorten_masks(self._without_unread(printed.decode())))
+
+    def _without_unread(self, mir: str) -> str:
+        return mir if reads_mmra(self.toolchain.version) else strip_mmra(mir)
 
     def _run(self, job: LlvmJob) -> bytes:
         return self._noted(lambda: self.driver.run(job, self.running))
@@ -318,11 +326,6 @@ def goes_on_as_it_is(mir: str) -> bool:
     """
     entries = mir.count("\n  isEntryFunction: true\n")
     return entries == mir.count("\nname: ") and not any(sign in mir for sign in _MAY_BE_LOWERED)
-
-
-def _as_others_read(printed: bytes) -> str:
-    """Machine IR that LLVM printed, without what would only be read again, and marked where its verifier is no use."""
-    return leave_unverified(shorten_masks(strip_mmra(printed.decode())))
 
 
 def _bytes(ir: str | bytes) -> bytes:

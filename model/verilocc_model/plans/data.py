@@ -33,6 +33,8 @@ class Labels:
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
         texts: facts of the text that is allocated (``texts.text_facts``), by answer.
         alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
+        promises: what ``plan_rules.has_promise`` said of LLVM's default compile when it was labelled; None in labels of
+            the time when the greatest unit alone was asked, on every target.
     """
 
     cell: Cell
@@ -43,6 +45,7 @@ class Labels:
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
     texts: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
+    promises: bool | None = None
 
     @property
     def split(self) -> Split:
@@ -66,10 +69,13 @@ class Labels:
 
     @property
     def has_promise(self) -> bool:
-        """Whether another order of the instructions could bring something worth a try (``plan_rules.has_promise``), as
-        LLVM's default compile shows.
+        """Whether another order of the instructions could bring something worth a try, by the ruler that the labels are
+        of, as LLVM's default compile shows.
         """
-        return promises(self.facts, self.llvm)
+        if self.promises is not None:
+            return self.promises
+        units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
+        return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
 
     @cached_property
     def fast(self) -> tuple[str, ...]:
@@ -113,12 +119,6 @@ class Labels:
         return math.log(chosen["cycles"] / self.kept(self.fast)) if chosen else 0.0
 
 
-def promises(facts: Mapping[str, float], llvm: Mapping[str, float]) -> bool:
-    """``Labels.has_promise`` of a kernel with these facts, and these figures of LLVM's default compile."""
-    units = [share for name, share in facts.items() if name.startswith("bound ") and name != "bound latency"]
-    return bool(llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
-
-
 def read_labels(directory: Path) -> Iterator[Labels]:
     """All kernels whose first plan has an allocation and, if any has them, facts of its text.
 
@@ -149,6 +149,7 @@ def _labels(data: Mapping[str, Any]) -> Labels:
         cpu,
         {plan: text for plan, text in texts.items() if text},
         {row["plan"]: row["same_as"] for row in data["plans"] if "same_as" in row},
+        data.get("promises"),
     )
 
 

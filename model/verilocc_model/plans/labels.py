@@ -24,7 +24,7 @@ from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plan_rules import first_plans
+from verilocc_mlir.pipeline.plan_rules import first_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
@@ -36,7 +36,6 @@ from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
-from verilocc_model.plans.data import promises
 from verilocc_model.plans.facts import dearest_of, facts
 from verilocc_model.plans.texts import facts_of_text
 
@@ -177,7 +176,7 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     known, llvm = facts(dearest, of_dearest, given.target), figures(by_name)
     asked = recipe.asked.get(cell.name, recipe.plans)
     # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
-    worth_it = promises(known, llvm)
+    worth_it = has_promise(by_name)
     answers = [Answer.parse(name) for name in asked if worth_it or name in _OF_FAST]
     spilled = any(cost.spill_stores.static for cost in by_name.values())
     if recipe.limits.spilled and not spilled:
@@ -188,6 +187,7 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
             "sha256": _digest(text),
             "facts": known,
             "llvm": llvm,
+            "promises": worth_it,
             "first": next(p.name for p in first_plans(given) if p in PLANS) if spilled else DEFAULT.name,
             "plans": _rows(given, answers, dearest.name),
         },
@@ -222,7 +222,7 @@ def remeasured(directory: Path, count: int, seed: int = 0, store: Store | None =
 
 def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """What does not depend on the machine's speed, of two labels of one kernel."""
-    for name in ("sha256", "facts", "llvm", "first"):
+    for name in ("sha256", "facts", "llvm", "promises", "first"):
         yield name, row.get(name), again[name]
     fresh = {one["plan"]: one for one in again["plans"]}
     for one in row["plans"]:

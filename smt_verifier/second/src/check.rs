@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
     fn edges(&mut self, block: &Block) -> Done {
         let tested = tested(block);
         self.end_part();
-        self.state.end_copies(&self.left[self.block].read);
+        self.state.end_copies(&self.left[self.block].read, &self.left[self.block].lost);
         let texts = &self.context.after.blocks;
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
@@ -674,7 +674,7 @@ impl<'a> Walk<'a> {
         let (context, limits) = (self.context, self.context.limits);
         let kept = |unit: &u32| limits.kept.contains(unit) && !context.reloaded.contains(unit);
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
-        let unread = &self.left[self.block].unread;
+        let unread = self.left[self.block].unread();
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             let held = held && !unread.contains(&Lane::unit(*unit));

@@ -5,24 +5,71 @@ use std::collections::BTreeSet;
 use std::mem::take;
 
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand};
+use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE};
 
-/// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size).
+/// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
+/// leads to another block: it must not fall through.
 const DUPLICATED: usize = 2;
 
-/// A register that was written, by a move from where, and whether EXEC was written since.
-type Write = (Lane, Option<Lane>, bool);
+/// A register, where it was moved from, and whether EXEC was written since.
+type Move = (Lane, Lane, bool);
 
-/// What is known behind a block of Q, of registers whose last write stands in it or came from another one.
+/// What was written so far, as far as it may matter.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Known {
+    /// Moves whose target nothing has written since.
+    moves: Set<Move>,
+    /// Copies neither of whose registers has been written since.
+    copies: Set<Move>,
+    /// What nothing has read or written since, and whether EXEC was written.
+    fresh: Set<(Lane, bool)>,
+    /// Targets of copies that nothing has read.
+    unread: Set<Lane>,
+}
+
+impl Known {
+    fn add(&mut self, other: &Known, near: impl Fn(&Lane) -> bool) {
+        self.moves.extend(other.moves.iter().filter(|(at, ..)| near(at)));
+        self.copies.extend(other.copies.iter().filter(|(at, ..)| near(at)));
+        self.fresh.extend(other.fresh.iter().filter(|(at, _)| near(at)));
+        self.unread.extend(other.unread.iter().filter(|at| near(at)));
+    }
+
+    fn access(&mut self, read: &[Lane], written: &[Lane]) {
+        self.moves.retain(|(at, ..)| !written.contains(at));
+        self.copies.retain(|(to, from, _)| !written.contains(to) && !written.contains(from));
+        self.fresh.retain(|(at, _)| !read.contains(at) && !written.contains(at));
+        self.unread.retain(|at| !read.contains(at) && !written.contains(at));
+    }
+
+    /// EXEC is written.
+    fn age(&mut self) {
+        for moves in [&mut self.moves, &mut self.copies] {
+            *moves = moves.drain().map(|(to, from, _)| (to, from, true)).collect();
+        }
+        self.fresh = self.fresh.drain().map(|(at, _)| (at, true)).collect();
+    }
+}
+
+/// What is known behind a block of Q.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Left {
-    writes: Set<Write>,
-    /// Targets of copies that nothing behind them reads.
-    pub unread: Set<Lane>,
+    known: Known,
     /// Vector registers that are read in what LLVM may move to its end.
     pub read: Set<Lane>,
+    /// Targets of copies in it that LLVM may delete, because what is near it writes them without reading them.
+    pub lost: Set<Lane>,
+    /// Of targets of copies that stand in other blocks, and that nothing reads, those that are written here.
+    written: Set<Lane>,
     /// The number of the instruction that wrote a register last in this block.
     last: Map<Lane, usize>,
+}
+
+impl Left {
+    /// Targets of copies that nothing behind them reads.
+    pub fn unread(&self) -> &Set<Lane> {
+        &self.known.unread
+    }
 }
 
 /// With the instructions of which blocks, from which on, those of a block may be brought together, up to which.
@@ -123,7 +170,8 @@ impl<'a> Flow<'a> {
         let (own, length) = (&self.kept[number], self.blocks[number].instructions.len());
         let copied = || self.before[number].iter().filter(|from| only(&self.ahead[**from]).is_some());
         let copied: Vec<(usize, usize)> = copied().map(|from| (*from, 0)).collect();
-        if own.len() <= DUPLICATED {
+        let small = DUPLICATED - usize::from(!self.ahead[number].is_empty());
+        if own.len() <= small {
             return Near { blocks: copied, stop: length };
         }
         let behind: BTreeSet<usize> = self.before[number].iter().flat_map(|from| &self.ahead[*from]).copied().collect();
@@ -143,7 +191,7 @@ impl<'a> Flow<'a> {
             }
         }
         // Its end may be merged with that of another block, so that it becomes small.
-        let end = &own[DUPLICATED..];
+        let end = &own[small..];
         let others: BTreeSet<usize> = self.ahead[number].iter().flat_map(|next| &self.before[*next]).copied().collect();
         let merged = others.into_iter().filter(|other| *other != number && self.kept[*other].len() >= end.len());
         let mut merged = merged.map(|other| {
@@ -151,7 +199,7 @@ impl<'a> Flow<'a> {
             self.alike((number, end.iter()), (other, tail.iter()))
         });
         if !copied.is_empty() && merged.any(|alike| alike == end.len()) {
-            return Near { blocks: copied, stop: own[DUPLICATED - 1] + 1 };
+            return Near { blocks: copied, stop: own[small - 1] + 1 };
         }
         Near::default()
     }
@@ -214,7 +262,7 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
         changed = false;
         for (number, block) in after.blocks.iter().enumerate() {
             let Near { blocks, stop } = &near[number];
-            let mut reached = Left::default();
+            let mut near_by = Known::default();
             for (from, start) in blocks {
                 let code = &after.blocks[*from].instructions;
                 let written: Set<Lane> = code[*start..].iter().flat_map(|i| i.lanes(Operand::is_def)).collect();
@@ -225,11 +273,16 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
                 all[*from].read.extend(read);
                 let left = &all[*from];
                 let here = |lane: &Lane| *start == 0 || left.last.get(lane).is_some_and(|at| at >= start);
-                reached.writes.extend(left.writes.iter().copied().filter(|(at, ..)| here(at)));
-                reached.unread.extend(left.unread.iter().copied().filter(here));
+                near_by.add(&left.known, here);
+                let lost: Set<Lane> = all[number].written.intersection(&left.known.unread).copied().collect();
+                changed |= !lost.is_subset(&left.lost);
+                all[*from].lost.extend(lost);
             }
-            reached.read.clone_from(&all[number].read);
-            let left = behind(block, reached, *stop)?;
+            let left = Left {
+                read: all[number].read.clone(),
+                lost: all[number].lost.clone(),
+                ..behind(block, near_by, *stop)?
+            };
             changed |= left != all[number];
             all[number] = left;
         }
@@ -237,60 +290,64 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
     Ok(all)
 }
 
-/// Through a block, of which the first instructions may be brought together with what `reached` says.
-fn behind(block: &Block, reached: Left, stop: usize) -> Done<Left> {
-    let (mut earlier, mut unread) = (reached.writes, reached.unread);
-    let (mut own, mut last) = (Set::<Write>::default(), Map::default());
+/// Through a block, the first instructions of which may be brought together with what is known `near`.
+fn behind(block: &Block, mut near: Known, stop: usize) -> Done<Left> {
+    let (mut own, mut last, mut lost) = (Known::default(), Map::default(), Set::default());
     for (number, i) in block.instructions.iter().enumerate() {
         if number == stop {
-            earlier.clear();
-            unread.retain(|lane| last.contains_key(lane));
+            near = Known::default();
         }
         let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
-        let moves = i.has("copy") || i.has("vector-move");
+        let (copies, moves) = (i.has("copy"), i.has("copy") || i.has("vector-move"));
         let rows: Vec<(Lane, Lane)> = match &i.operands[..] {
             [to, from, ..] if moves => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
             _ => Vec::new(),
         };
         let rows = || rows.iter().filter(|(to, from)| is_vector(to) && is_vector(from)).copied();
         for (to, from) in rows() {
-            for (at, origin, old) in earlier.iter().chain(&own).copied().filter(|(at, ..)| *at == from) {
-                let back = |old| {
-                    earlier.contains(&(origin.unwrap_or(at), Some(to), old))
-                        || own.contains(&(origin.unwrap_or(at), Some(to), old))
-                };
-                let exchanged = origin.is_some() && (back(true) || old && back(false));
-                ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
-                let found = old && i.has("copy") && earlier.contains(&(at, origin, old));
-                ensure!(!found, "not-followed", i, "it copies what was written for others ahead of its block");
-            }
+            let is = |row: &Move| near.moves.contains(row) || own.moves.contains(row);
+            // SIShrinkInstructions makes one exchange of three moves.
+            let origins = near.moves.iter().chain(&own.moves).filter(|(at, ..)| *at == from);
+            let exchanged = origins
+                .map(|(_, origin, old)| (is(&(*origin, to, true)), is(&(*origin, to, false)), *old))
+                .any(|(old, new, since)| old || since && new);
+            ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
         }
-        let named = |at: &Lane| match written.contains(at) {
-            _ if i.has("copy") => read.contains(at) || written.contains(at),
-            writes => writes && !read.contains(at) && unread.contains(at),
-        };
-        let missed = |(at, origin, old): &Write| *old && origin.is_some() && named(at);
-        let why = "it names what a move ahead of its block wrote for others";
-        ensure!(!earlier.iter().any(missed), "not-followed", i, "{why}");
-        unread.retain(|lane| !read.contains(lane) && !written.contains(lane));
-        unread.extend(written.iter().copied().filter(|_| i.has("copy")));
-        for writes in [&mut earlier, &mut own] {
-            writes.retain(|(at, ..)| !written.contains(at));
+        if let ([to, from, ..], true) = (&i.operands[..], copies) {
+            // MachineCopyPropagation deletes a copy that stands already, and lets what wrote the source write the target.
+            let again = |(to, from): (Lane, Lane)| {
+                near.copies.contains(&(to, from, true)) || near.copies.contains(&(from, to, true))
+            };
+            ensure!(
+                !rows().any(again),
+                "not-followed",
+                i,
+                "a copy for others ahead of its block makes it look needless"
+            );
+            let may = from.is(KILLED | RENAMABLE) && to.is(RENAMABLE);
+            let found = may && rows().any(|(_, from)| near.fresh.contains(&(from, true)));
+            ensure!(!found, "not-followed", i, "its source was written for others ahead of its block");
         }
+        let is_lost = |at: &&Lane| at.vector && near.unread.contains(at) && !read.contains(at);
+        lost.extend(written.iter().filter(is_lost).copied());
+        near.access(&read, &written);
+        own.access(&read, &written);
         last.extend(written.iter().map(|lane| (*lane, number)));
-        own.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, None, false)));
-        own.extend(rows().map(|(to, from)| (to, Some(from), false)));
-        let ordered = |o: &Operand| i.has("copy") && o.is(crate::model::IMPLICIT);
+        own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
+        own.moves.extend(rows().map(|(to, from)| (to, from, false)));
+        if copies {
+            own.unread.extend(written.iter().copied());
+            own.copies.extend(rows().map(|(to, from)| (to, from, false)));
+        }
+        let ordered = |o: &Operand| copies && o.is(IMPLICIT);
         if i.defined().any(|o| o.lanes.iter().any(|lane| lane.is_exec()) && !ordered(o)) {
-            for writes in [&mut earlier, &mut own] {
-                *writes = writes.drain().map(|(at, origin, _)| (at, origin, true)).collect();
-            }
+            near.age();
+            own.age();
         }
     }
     if stop < block.instructions.len() {
-        earlier.clear();
-        unread.retain(|lane| last.contains_key(lane));
+        near = Known::default();
     }
-    earlier.extend(own);
-    Ok(Left { writes: earlier, unread, read: reached.read, last })
+    own.add(&near, |_| true);
+    Ok(Left { known: own, written: lost, last, ..Left::default() })
 }

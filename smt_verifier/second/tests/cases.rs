@@ -70,7 +70,9 @@ fn right_cases_are_accepted_with_their_certificates() {
         assert!(answer.is_ok(), "{}: {answer:?}", case.name);
         // Every line counts: without one, nothing is accepted but what claims less than it could.
         let lines: Vec<&str> = certificate.lines().collect();
-        for leave in (0..lines.len()).filter(|n| !lines[*n].starts_with(['h', 'd', 'u', 'm'])) {
+        // A block that is a part of another one has no steps.
+        let says = |line: &str| !line.starts_with(['h', 'd', 'u', 'm']) && line != "steps";
+        for leave in (0..lines.len()).filter(|n| says(lines[*n])) {
             let rest: Vec<&str> =
                 lines.iter().enumerate().filter(|(n, _)| *n != leave).map(|(_, line)| *line).collect();
             let less = ["nonempty", "in ", "split", "some"].iter().any(|word| lines[leave].starts_with(word));

@@ -34,6 +34,7 @@ from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.frame_marks import without_frame_marks
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
 
@@ -101,6 +102,9 @@ class TritonDriver:
         """The job, and before it the check that LLVM takes the text up as it is."""
         if job.start is None:
             return self._compile(job, running)
+        if _is_late(job):
+            # LLVM notes them again.
+            job = replace(job, source=without_frame_marks(job.source.decode())[0].encode())
         lowered = with_lowered_spills(job.source.decode())
         job = replace(job, source=with_spill_field(job.source.decode(), lowered, False).encode())
         check = self._unchanged(job, running)
@@ -123,6 +127,8 @@ class TritonDriver:
         given, text = job.source.decode(), again.stdout.decode()
         if is_wave32(job.options.cpu, job.options.mattr, given):
             text = mend_implicit_vcc(text)
+        if _is_late(job):
+            text, _ = without_frame_marks(text)
         difference = first_difference(given, text)
         if difference is not None:
             raise UnsupportedError(
