@@ -106,6 +106,7 @@ def test_a_gpu_that_is_not_known_is_said_with_those_that_are(gpu: str, said: Any
     out = ["-o", str(tmp_path / "m.vmfb")]
     commands = [["iree", f"{tmp_path}/m.mlir", f"--iree-rocm-target={gpu}", *out]]
     commands += [["torch", f"{tmp_path}/program.py:make", f"--target={gpu}", *out]]
+    commands += [["hunt", f"{tmp_path}/m.mlir", f"-mcpu={gpu}", f"--out={tmp_path}/hunt"]]
     commands += [["audit", "--native", f"{tmp_path}/m.mlir", f"-mcpu={gpu}"]]
     for argv in commands:
         shown = said(argv)

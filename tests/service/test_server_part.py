@@ -79,6 +79,19 @@ def test_compile(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert json.loads(report.read_text())["server"].startswith(said_of(nobody))
 
 
+@pytest.mark.parametrize("command", ["compile", "report", "compile-many"])
+def test_without_a_table_it_is_said_as_well(
+    command: str, nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "k.ll", tmp_path / "out"
+    source.write_text(KERNEL)
+    more = ["--no-cache"] if command == "compile-many" else []
+    assert run([command, str(source), "-mcpu=gfx942", f"--server={nobody}", "-o", str(out), "-q", *more]) == 0
+    said = capsys.readouterr().err
+    assert said.count("verilocc: warning: the allocation server had not its part: ") == 1
+    assert said_of(nobody) in said
+
+
 @pytest.mark.parametrize("required", [False, True])
 def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], required: bool) -> None:
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
@@ -93,6 +106,9 @@ def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], r
     assert out.exists() is not required
     if required:
         check_one_error(shown.err)
+    else:
+        assert run([*argv, "-q", "--no-cache"]) == ExitCode.PROVED
+        assert f"had not its part: in 1 of 1 kernels: {said_of(nobody)}" in capsys.readouterr().err
 
 
 def check_one_error(said: str) -> None:

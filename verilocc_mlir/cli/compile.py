@@ -28,6 +28,7 @@ from verilocc_mlir.cli.server import (
     allocators_for,
     asked_of_server,
     server_option,
+    warn_missed,
 )
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Emit
@@ -118,7 +119,9 @@ def compile_command(
             from verilocc_mlir.results.documents.compile import to_json
 
             write(report_path, to_json(report).encode())
-        if not quiet:
+        if quiet:
+            warn_missed(report.server)
+        else:
             from verilocc_mlir.report.text import console, print_report
 
             print_report(report, console(stderr=STDIO in destinations))

@@ -12,7 +12,7 @@ import click
 
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
-from verilocc_mlir.cli.output import make_directory, write
+from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__
@@ -128,8 +128,9 @@ def hunt_command(
         cpu=cpu, features=features, opt_level=opt_level, solver_seconds=solver_seconds, tool_seconds=tool_seconds,
         toolchain=ToolchainChoice(toolchain), llvm=llvm, verify=verify,
     )  # fmt: skip
-    make_directory(str(out))
+    check_directory(str(out))
     inputs = hunted(paths, cpu, out)
+    make_directory(str(out))
     execute = (
         here(jobs, settings, case_seconds, memory_mib)
         if cluster is None

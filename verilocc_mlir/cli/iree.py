@@ -9,6 +9,7 @@ import click
 
 from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
 from verilocc_mlir.cli.help import HELP, Command
+from verilocc_mlir.cli.server import warn_missed
 
 
 @click.command("iree", cls=Command, context_settings=HELP)
@@ -40,4 +41,6 @@ def iree_command(source: str, target: str, **options: Any) -> int:
         iree=find_iree_compile(options["iree_path"]),
         progress=progress_of(options),
     )
+    if options["quiet"]:
+        warn_missed(*result.server)
     return finish(result, options, settings)

@@ -20,7 +20,14 @@ from verilocc_mlir.cli.options import (
 )
 from verilocc_mlir.cli.output import STDIO, check_writable
 from verilocc_mlir.cli.page import smt_dir_option, write_recorded
-from verilocc_mlir.cli.server import SERVER_OPTIONS, access_options, allocators_for, asked_of_server, server_option
+from verilocc_mlir.cli.server import (
+    SERVER_OPTIONS,
+    access_options,
+    allocators_for,
+    asked_of_server,
+    server_option,
+    warn_missed,
+)
 from verilocc_mlir.errors import InputError
 
 _GROUPS: dict[str, Any] = {
@@ -68,7 +75,9 @@ def report_command(
             data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
         )
     write_recorded(destination, compiled.report, recording, smt_dir)
-    if not quiet:
+    if quiet:
+        warn_missed(compiled.report.server)
+    else:
         from dataclasses import replace
 
         from verilocc_mlir.report.text import console, print_report

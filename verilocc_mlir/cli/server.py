@@ -82,6 +82,12 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def warn_missed(*reasons: str) -> None:
+    """Say, where no table says it, why the server had not its part."""
+    for reason in filter(None, reasons):
+        click.echo(f"verilocc: warning: the allocation server had not its part: {reason}", err=True)
+
+
 @contextlib.contextmanager
 def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None]:
     """A client of the server; of one in this process for ``local``, which ends with the block.

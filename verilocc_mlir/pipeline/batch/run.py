@@ -170,6 +170,8 @@ class _Run:
             message=result.message,
             final=result.final,
         )
+        if missed := (result.report or {}).get("server"):
+            self._warn("server", f"the allocation server had not its part: {shown(one.given.source)}: {missed}")
         store = self._options.store
         if store is not None and key and result.data is not None and result.report is not None:
             parts = {RESULT: result.data, REPORT: to_json(result.report).encode()}
