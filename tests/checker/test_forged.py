@@ -590,7 +590,8 @@ def _forwarded(body: str, *blocks: str) -> Pair:
         texts.append("\n".join(line for line in text.split("\n") if line.strip()))
     classes = ("vgpr_32", "vgpr_32", "sreg_64")
     steps = "\n".join(f"block {n}\n{block}" for n, block in enumerate(blocks)).removeprefix("block 0\n")
-    return Pair(classes, "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11", *texts, steps)
+    before, after = texts
+    return Pair(classes, "$vgpr0, $vgpr1, $vgpr4_vgpr5, $sgpr10_sgpr11", before, after, steps)
 
 
 SKIPPED = f"""{{copy}}
@@ -922,12 +923,15 @@ TAKEN_FOR_EXEC = Pair(
     ),
     f"steps 6={NO_STEPS}",
 )  # fmt: skip
-READ_BEHIND = """{old} = S_MOV_B64 $exec
+READ_BEHIND = (
+    """{old} = S_MOV_B64 $exec
     {mask} = S_AND_B64 {old_read}, $sgpr4_sgpr5, implicit-def dead $scc
     $exec = S_MOV_B64 {mask_read}
     {copy}S_CBRANCH_SCC1 %bb.2, implicit undef $scc
   bb.1:
-    {live}S_NOP 0, implicit {value}, implicit {old_read}""" + ELSEWHERE
+    {live}S_NOP 0, implicit {value}, implicit {old_read}"""
+    + ELSEWHERE
+)
 SOURCE_OF_EXEC = Pair(
     ("sreg_64", "sreg_64"), "$sgpr4_sgpr5",
     READ_BEHIND.format(
