@@ -69,10 +69,10 @@ def test_a_kernel_takes_one_audit_which_its_last_phase_reports(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("fallback", [True, False])
-def test_what_llvm_breaks_between_the_phases_is_refuted(
+def test_what_llvm_would_break_between_the_phases_is_not_proved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fallback: bool
 ) -> None:
-    """LLVM 22 gives up scalars in lanes in a loop (``tests/audit/test_llvm.py``): each phase is proved."""
+    """LLVM 22 gives up scalars in lanes in a loop (``tests/audit/test_llvm.py``)."""
     stressed = tmp_path / "llc"
     stressed.write_text(f'#!/bin/sh\nexec {llc()} -stress-regalloc=3 "$@"\n')
     stressed.chmod(0o755)
@@ -82,11 +82,10 @@ def test_what_llvm_breaks_between_the_phases_is_refuted(
     settings = Settings("gfx1100", fallback=fallback)
     allocators = (Declines(),) if fallback else ()
     done = compile_module(path.read_bytes(), path.name, settings, allocators=allocators)
-    assert outcomes[:4] == [Outcome.PROVED] * 3 + [Outcome.REFUTED]  # Scalars, whole waves, vectors; all at once.
-    assert done.report.outcome is Outcome.REFUTED
+    assert outcomes == [Outcome.UNKNOWN] * (1 + fallback)  # Of the scalars, by LLVM; with another allocator, again.
+    assert done.report.outcome is Outcome.UNKNOWN
     assert done.data is None
-    last = done.report.functions[0].phases[-1].attempts[-1]
-    assert last.reason.startswith("each phase is proved, but with what LLVM does between them: refuted by value")
+    assert "python: spill-slot" in done.report.functions[0].phases[-1].attempts[-1].reason
 
 
 def test_where_llvm_changes_the_text_between_the_phases_its_own_compile_is_kept(
