@@ -88,9 +88,7 @@ def test_what_llvm_would_break_between_the_phases_is_not_proved(
     assert "python: spill-slot" in done.report.functions[0].phases[-1].attempts[-1].reason
 
 
-def test_where_llvm_changes_the_text_between_the_phases_its_own_compile_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def changes_the_text_between_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     resume = StagedCompiler.resume
 
     def wrong(self: StagedCompiler, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
@@ -99,6 +97,22 @@ def test_where_llvm_changes_the_text_between_the_phases_its_own_compile_is_kept(
         return text.replace(", 64, 0, implicit $exec :: (store", ", 68, 0, implicit $exec :: (store", 1)
 
     monkeypatch.setattr(StagedCompiler, "resume", wrong)
+
+
+def test_what_llvm_breaks_between_the_phases_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes_the_text_between_the_phases(monkeypatch)
+    path = DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll"
+    done = compile_module(path.read_bytes(), path.name, Settings("gfx942", fallback=False))
+    assert done.report.outcome is Outcome.REFUTED
+    assert done.data is None
+    last = done.report.functions[0].phases[-1].attempts[-1]
+    assert last.reason.startswith("each phase is proved, but with what LLVM does between them: refuted by ")
+
+
+def test_where_llvm_changes_the_text_between_the_phases_its_own_compile_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes_the_text_between_the_phases(monkeypatch)
     outcomes = audits_of(monkeypatch, lambda _, audit: audit)
     done = compiled(DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll", "gfx942")
     assert outcomes[0] is Outcome.REFUTED
