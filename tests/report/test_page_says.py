@@ -126,14 +126,22 @@ def test_the_pages_fit_a_window_of_500_pixels(tmp_path: Path) -> None:
     assert content <= window <= 500
 
 
-@pytest.mark.skipif(not BROWSER, reason="no Chromium is installed")
-def test_the_page_of_a_module_fits_it_too(tmp_path: Path) -> None:
+def page_of_a_module(tmp_path: Path) -> str:
+    """Of a module of IREE whose server is not there."""
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
     source, pages = tmp_path / "two.mlir", tmp_path / "pages"
     source.write_text(TWO)
     argv = ["iree", str(source), "--iree-rocm-target=gfx942", "-o", str(tmp_path / "m.vmfb"), f"--html={pages}", "-q"]
     assert run([*argv, f"--server=unix:{tmp_path}/nobody"]) == 0
-    html = (pages / "index.html").read_text()
+    return (pages / "index.html").read_text()
+
+
+def test_the_page_of_a_module_says_that_its_server_is_missing(tmp_path: Path) -> None:
+    html = page_of_a_module(tmp_path)
     assert "The allocation server had not its part</strong> in 1 of 1 kernels: unix:" in html
-    content, window = width(tmp_path / "measured.html", html)
+
+
+@pytest.mark.skipif(not BROWSER, reason="no Chromium is installed")
+def test_the_page_of_a_module_fits_it_too(tmp_path: Path) -> None:
+    content, window = width(tmp_path / "measured.html", page_of_a_module(tmp_path))
     assert content <= window <= 500
