@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.lanes import Lanes, predecessors, reachable
 from smt_verifier.checker.liveins import declared_units
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
@@ -100,13 +100,8 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
 
 def _loop(after: Lanes, number: int, head: int) -> set[int]:
     """The blocks that come back to a block, but for those that go by way of another one before it."""
-    count = len(after.parts)
-    ahead = [set(after.successors(n)) - {number} for n in range(count)]
-    behind: list[set[int]] = [set() for _ in ahead]
-    for block, places in enumerate(ahead):
-        for place in places:
-            behind[place].add(block)
-    return _from(ahead, head) & _from(behind, head)
+    ahead = [set(after.successors(n)) - {number} for n in range(len(after.parts))]
+    return _from(ahead, head) & _from(predecessors(ahead), head)
 
 
 def _from(ahead: list[set[int]], start: int) -> set[int]:
@@ -156,10 +151,6 @@ def _forwarded(after: Lanes, forms: Forms, of: tuple[int, int], early: frozenset
     instruction = after.code(of[0])[of[1]]
     pending: list[tuple[int, int, frozenset[int], frozenset[int]]] = [(*of, frozenset(read), frozenset())]
     seen: set[tuple[int, frozenset[int], frozenset[int]]] = set()
-    before: list[list[int]] = [[] for _ in after.parts]
-    for block in range(len(after.parts)):
-        for successor in after.successors(block):
-            before[successor].append(block)
     while pending:
         block, end, names, written = pending.pop()
         for b in reversed(after.code(block)[:end]):
@@ -175,7 +166,7 @@ def _forwarded(after: Lanes, forms: Forms, of: tuple[int, int], early: frozenset
             if not names:
                 break
         else:
-            following = [(n, len(after.code(n)), names, written & early) for n in before[block]]
+            following = [(n, len(after.code(n)), names, written & early) for n in after.predecessors[block]]
             pending += [row for row in following if (row[0], *row[2:]) not in seen]
             seen.update((row[0], *row[2:]) for row in following)
 
@@ -263,16 +254,13 @@ def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
                     if o.kind is Kind.FRAME_INDEX:
                         slots.setdefault(o.number, {}).setdefault(number, []).append((way == "save", int(bits)))
     ahead = [set(after.successors(number)) for number in range(len(after.parts))]
-    behind: list[set[int]] = [set() for _ in ahead]
-    for number, places in enumerate(ahead):
-        for place in places:
-            behind[place].add(number)
-    entered = {0} | _from(ahead, 0)
+    entered = reachable(ahead)
     without: dict[int, set[int]] = {}
     for slot, accesses in slots.items():
         width = max((bits for rows in accesses.values() for saves, bits in rows if not saves), default=0)
         live = _live(
-            behind, {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()}
+            after.predecessors,
+            {n: [saves for saves, b in rows if not saves or b >= width] for n, rows in accesses.items()},
         )
         if 0 not in live:
             continue
@@ -302,4 +290,4 @@ def _without(ahead: list[set[int]], block: int) -> set[int]:
     if block == 0:
         return set()
     others = [places - {block} for places in ahead]
-    return {0} | _from(others, 0)
+    return reachable(others)

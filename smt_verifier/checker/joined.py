@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.lanes import Lanes, reachable
+from smt_verifier.checker.lanes import Lanes, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
@@ -201,10 +201,7 @@ def _flow(after: Lanes) -> _Flow:
     ahead = [set(after.successors(number)) for number in range(len(after.parts))]
     entered = reachable(ahead)
     ahead = [places if number in entered else set[int]() for number, places in enumerate(ahead)]
-    before: list[set[int]] = [set() for _ in ahead]
-    for number, places in enumerate(ahead):
-        for place in places:
-            before[place].add(number)
+    before = predecessors(ahead)
     pending = [n for n in sorted(entered) if n and all(_is_gone(i, after, branches=True) for i in after.code(n))]
     waiting = set(pending)
     while pending:

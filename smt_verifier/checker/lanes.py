@@ -103,6 +103,11 @@ class Lanes:
         return [place for place, _ in self.function.blocks[parts[-1]].successors] if parts else []
 
     @cached_property
+    def predecessors(self) -> list[set[int]]:
+        """Those of each joined block."""
+        return predecessors([set(self.successors(number)) for number in range(len(self.parts))])
+
+    @cached_property
     def joints(self) -> dict[tuple[int, int], list[int]]:
         """By joined block and instruction, the parts that begin before it (4.5)."""
         joints: dict[tuple[int, int], list[int]] = {}
@@ -223,6 +228,15 @@ def parts_of(function: Function) -> list[tuple[int, ...]]:
             parts[part] = ()
         parts[number] = tuple(row)
     return parts
+
+
+def predecessors(ahead: list[set[int]]) -> list[set[int]]:
+    """The blocks that lead to each one; ``ahead``: the successors of each."""
+    before: list[set[int]] = [set() for _ in ahead]
+    for number, places in enumerate(ahead):
+        for place in places:
+            before[place].add(number)
+    return before
 
 
 def reachable(ahead: list[set[int]]) -> set[int]:
