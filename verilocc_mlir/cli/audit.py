@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
@@ -39,6 +40,28 @@ BEFORE is machine IR from llc {STOP_BEFORE_ALLOCATION},N, AFTER the same file af
 allocated. With --llvm both are made here, phase by phase, by LLVM itself. With --native they are what a compiler
 prints on the way to the code that it ships.
 """
+
+
+@dataclass(frozen=True)
+class _AuditGiven:
+    texts: tuple[str, ...]
+    cpu: str
+    features: str
+    kernel: str
+    native: str
+    regalloc: RegAlloc
+    save_temps: Path | None
+    opt_level: int
+    llc: Path | None
+    report: str
+    form: str | None
+    quiet: bool
+    smt_dir: Path | None
+    certificate: Path | None
+    third: str | None
+    solver_seconds: float
+    solver_memory: int
+    tool_seconds: float
 
 
 @click.command("audit", cls=Command, help=_HELP, context_settings=grouped_help(_GROUPS))
@@ -90,34 +113,18 @@ prints on the way to the code that it ships.
 @click.option(
     "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
 )
-def audit_command(
-    texts: tuple[str, ...],
-    cpu: str,
-    features: str,
-    kernel: str,
-    native: str,
-    regalloc: RegAlloc,
-    save_temps: Path | None,
-    opt_level: int,
-    llc: Path | None,
-    report: str,
-    form: str | None,
-    quiet: bool,
-    smt_dir: Path | None,
-    certificate: Path | None,
-    third: str | None,
-    solver_seconds: float,
-    solver_memory: int,
-    tool_seconds: float,
-) -> int:
-    if bool(kernel) + bool(native) + (len(texts) == 2 and not native) != 1 or (texts and kernel):
+@given_as(_AuditGiven)
+def audit_command(given: _AuditGiven) -> int:
+    if bool(given.kernel) + bool(given.native) + (len(given.texts) == 2 and not given.native) != 1 or (
+        given.texts and given.kernel
+    ):
         raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL, or --native PATH")
-    for option, value in (("--save-temps", save_temps), ("--mattr", features)):
-        if value and not (kernel or native):
+    for option, value in (("--save-temps", given.save_temps), ("--mattr", given.features)):
+        if value and not (given.kernel or given.native):
             raise click.UsageError(f"{option} goes with --llvm or --native")
-    chosen = form or _form_of(report)
-    if report:
-        check_writable(report)
+    chosen = given.form or _form_of(given.report)
+    if given.report:
+        check_writable(given.report)
 
     from smt_verifier.artefacts import RecordingSolver
     from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
@@ -126,46 +133,58 @@ def audit_command(
     recorders: dict[str, RecordingSolver] = {}
 
     def record(phase: str, solver: Solver) -> Solver:
-        return recorders.setdefault(phase, RecordingSolver(solver)) if smt_dir is not None else solver
+        return recorders.setdefault(phase, RecordingSolver(solver)) if given.smt_dir is not None else solver
 
-    limits = SolverLimits(solver_seconds, solver_memory, third is not None)
-    if kernel:
-        settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
-        keep = _Temps(save_temps, kernel)
+    limits = SolverLimits(given.solver_seconds, given.solver_memory, given.third is not None)
+    if given.kernel:
+        settings = Settings(
+            cpu=given.cpu,
+            features=given.features,
+            opt_level=given.opt_level,
+            tool_seconds=given.tool_seconds,
+            llvm=given.llc,
+        )
+        keep = _Temps(given.save_temps, given.kernel)
         run = audit_llvm(
-            read(kernel),
-            kernel,
+            read(given.kernel),
+            given.kernel,
             settings,
-            regalloc=regalloc,
+            regalloc=given.regalloc,
             name=keep.name,
             limits=limits,
             record=record,
             made=keep.write,
         )
-    elif native:
+    elif given.native:
         from verilocc_mlir.cli.native import native_kernels
         from verilocc_mlir.pipeline.native import audit_native
 
-        settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
-        kernels = native_kernels(native, settings, texts, progress=lambda text: click.echo(text, err=True))
-        if smt_dir is not None and len(kernels) > 1:
-            raise click.UsageError(f"--smt-dir is for one kernel; {native} has {len(kernels)}")
-        keep = _Temps(save_temps, native)
+        settings = Settings(
+            cpu=given.cpu,
+            features=given.features,
+            opt_level=given.opt_level,
+            tool_seconds=given.tool_seconds,
+            llvm=given.llc,
+        )
+        kernels = native_kernels(given.native, settings, given.texts, progress=lambda text: click.echo(text, err=True))
+        if given.smt_dir is not None and len(kernels) > 1:
+            raise click.UsageError(f"--smt-dir is for one kernel; {given.native} has {len(kernels)}")
+        keep = _Temps(given.save_temps, given.native)
         for sides in (sides for each in kernels for sides in each.phases):
             keep.write(sides)
         run = audit_native(kernels, limits=limits, record=record)
     else:
-        before, after = map(listing, texts)
-        run = audit_texts(before, after, cpu, limits=limits, record=record)
-    if smt_dir is not None:
-        _write_obligations(smt_dir, run, recorders)
-    if certificate is not None:
-        _write_certificates(certificate, run)
+        before, after = map(listing, given.texts)
+        run = audit_texts(before, after, given.cpu, limits=limits, record=record)
+    if given.smt_dir is not None:
+        _write_obligations(given.smt_dir, run, recorders)
+    if given.certificate is not None:
+        _write_certificates(given.certificate, run)
     render = _renderer(chosen)
-    if report:
-        write(report, render(run).encode())
-    if not report or not (quiet or report == STDIO):
-        click.echo((_renderer("text") if report else render)(run), nl=False)
+    if given.report:
+        write(given.report, render(run).encode())
+    if not given.report or not (given.quiet or given.report == STDIO):
+        click.echo((_renderer("text") if given.report else render)(run), nl=False)
     return int(run.exit_code)
 
 

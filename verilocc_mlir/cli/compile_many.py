@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
@@ -72,6 +73,27 @@ class _Processor(click.ParamType[tuple[str, str]]):
         return pattern, cpu
 
 
+@dataclass(frozen=True)
+class _CompileManyGiven:
+    sources: tuple[Path, ...]
+    out: Path | None
+    patterns: tuple[str, ...]
+    processors: tuple[tuple[str, str], ...]
+    jobs: int
+    job_seconds: float
+    memory_mib: int
+    ray: bool
+    ray_address: str
+    retry: bool
+    cache: Path | None
+    no_cache: bool
+    reports: bool
+    report_path: str
+    progress: bool
+    quiet: bool
+    options: dict[str, Any]
+
+
 @click.command("compile-many", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -126,49 +148,32 @@ class _Processor(click.ParamType[tuple[str, str]]):
 @server_option("none: no server")
 @access_options
 @compile_options
-def compile_many_command(
-    sources: tuple[Path, ...],
-    out: Path | None,
-    patterns: tuple[str, ...],
-    processors: tuple[tuple[str, str], ...],
-    jobs: int,
-    job_seconds: float,
-    memory_mib: int,
-    ray: bool,
-    ray_address: str,
-    retry: bool,
-    cache: Path | None,
-    no_cache: bool,
-    reports: bool,
-    report_path: str,
-    progress: bool,
-    quiet: bool,
-    **options: Any,
-) -> int:
+@given_as(_CompileManyGiven, rest="options")
+def compile_many_command(given: _CompileManyGiven) -> int:
     """Compile many files, and all in directories, as verilocc compile does each; one that fails stops no other.
 
     Results are written as they are ready. A run that was interrupted goes on where it was when it is started again.
     The exit code is the gravest: 1 before 2 before 3 before 0.
     """
-    if cache is not None and no_cache:
+    if given.cache is not None and given.no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
-    settings = settings_of(asked_of_server(options))
+    settings = settings_of(asked_of_server(given.options))
     if asks_for_help(settings):
         return print_target_help(settings)
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
-    cluster = cluster_address(ray, ray_address)
+    cluster = cluster_address(given.ray, given.ray_address)
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
     from verilocc_mlir.pipeline.checked_settings import check_settings
 
     check_settings(settings)
 
-    inputs = plan(sources, out, settings.emit, patterns or PATTERNS, processors)
+    inputs = plan(given.sources, given.out, settings.emit, given.patterns or PATTERNS, given.processors)
     for directory in sorted({i.root for i in inputs}):
         make_directory(str(directory))
-    if report_path:
-        check_writable(report_path)
+    if given.report_path:
+        check_writable(given.report_path)
 
     from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
     from verilocc_mlir.pipeline.key import Keys
@@ -184,17 +189,17 @@ def compile_many_command(
     keys = Keys(settings, toolchain, version)
     chosen = {i.cpu for i in inputs if i.cpu}
     keys_for = {cpu: Keys(replace(settings, cpu=cpu), toolchain, version) for cpu in chosen}
-    executor = _executor(jobs, job_seconds, memory_mib, toolchain, cluster)
+    executor = _executor(given.jobs, given.job_seconds, given.memory_mib, toolchain, cluster)
     warnings: list[str] = []
     items: list[BatchItem] = []
-    with _progress(len(inputs), progress and not quiet) as (show, say):
+    with _progress(len(inputs), given.progress and not given.quiet) as (show, say):
 
         def warn(message: str) -> None:
             warnings.append(message)
             say(f"verilocc: warning: {message}")
 
-        store = None if no_cache else _store(cache, warn)
-        batch = BatchOptions(settings, keys, store, reports, retry, warn, keys_for)
+        store = None if given.no_cache else _store(given.cache, warn)
+        batch = BatchOptions(settings, keys, store, given.reports, given.retry, warn, keys_for)
         try:
             with closing(compile_batch(inputs, executor, batch)) as results:
                 for item in results:
@@ -211,10 +216,10 @@ def compile_many_command(
         tuple(warnings),
         time.monotonic() - start,
     )
-    if report_path:
-        write(report_path, to_json(report).encode())
-    if not quiet:
-        print_batch(report, console(stderr=report_path == STDIO))
+    if given.report_path:
+        write(given.report_path, to_json(report).encode())
+    if not given.quiet:
+        print_batch(report, console(stderr=given.report_path == STDIO))
     return int(report.exit_code)
 
 

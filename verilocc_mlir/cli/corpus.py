@@ -7,6 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from verilocc_mlir.cli.extras import needs_model
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
@@ -114,6 +116,24 @@ def _made(
         return None
 
 
+@dataclass(frozen=True)
+class _MakeGiven:
+    out: Path
+    kernels: int
+    teachers: tuple[str, ...]
+    most_instructions: int
+    kernel_seconds: float
+    jobs: int | None
+    ray: bool
+    ray_address: str
+    quiet: bool
+    store_path: Path | None
+    seed: int
+    targets: tuple[str, ...]
+    sources: tuple[str, ...]
+    families: tuple[str, ...]
+
+
 @corpus_command.command("make", cls=Command, context_settings=HELP)
 @_filters
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
@@ -128,42 +148,65 @@ def _made(
 @ray_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no kernels as they are done.")
 @_store_option
-def make_command(
-    out: Path, kernels: int, teachers: tuple[str, ...], most_instructions: int, kernel_seconds: float, jobs: int | None,
-    ray: bool, ray_address: str, quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...],
-    sources: tuple[str, ...], families: tuple[str, ...],
-) -> int:  # fmt: skip
+@given_as(_MakeGiven)
+def make_command(given: _MakeGiven) -> int:
     """Make the data set, or go on with it: problems of kernels and labels that are proved.
 
     Started again with the same options it continues where it was; with more --kernels it grows. With --ray, kernels are
     made on the nodes of a Ray cluster, each with the same versions installed: docs/guide/service-operate.md.
     """
-    cluster = cluster_address(ray, ray_address)
+    cluster = cluster_address(given.ray, given.ray_address)
 
     from verilocc_model.corpus.build import KernelLimits, Recipe, make
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.labels import DEFAULT_TEACHERS
 
-    _cells(seed, targets, sources, families)
+    _cells(given.seed, given.targets, given.sources, given.families)
     recipe = Recipe(
-        kernels, seed, targets or TARGETS, sources or SOURCES, families or None, teachers or DEFAULT_TEACHERS,
-        KernelLimits(most_instructions, kernel_seconds),
-    )  # fmt: skip
+        given.kernels,
+        given.seed,
+        given.targets or TARGETS,
+        given.sources or SOURCES,
+        given.families or None,
+        given.teachers or DEFAULT_TEACHERS,
+        KernelLimits(given.most_instructions, given.kernel_seconds),
+    )
 
     def show(row: Any, remaining: int) -> None:
-        if not quiet:
+        if not given.quiet:
             outcome = row["failure"] or ", ".join(
                 f"{record['phase']} {record['ranges']} ranges {record['outcome']}, {len(record['ranks'])} labels"
                 for record in row["records"]
             )
             click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
 
-    journal = _made(make, recipe, out, jobs, cluster, store_path, show)
+    journal = _made(make, recipe, given.out, given.jobs, cluster, given.store_path, show)
     if journal is None:
         return ExitCode.INTERRUPTED
     kept_problems = sum(record["outcome"] == "kept" for row in journal for record in row["records"])
-    click.echo(f"{out}: {kept_problems} problems of {len(journal)} kernels")
+    click.echo(f"{given.out}: {kept_problems} problems of {len(journal)} kernels")
     return ExitCode.PROVED
+
+
+@dataclass(frozen=True)
+class _PlansGiven:
+    out: Path
+    kernels: int
+    list_path: Path | None
+    plans: tuple[str, ...]
+    most_instructions: int
+    kernel_seconds: float
+    asked_path: Path | None
+    spilled: bool
+    jobs: int | None
+    ray: bool
+    ray_address: str
+    quiet: bool
+    store_path: Path | None
+    seed: int
+    targets: tuple[str, ...]
+    sources: tuple[str, ...]
+    families: tuple[str, ...]
 
 
 @corpus_command.command("plans", cls=Command, context_settings=HELP)
@@ -187,54 +230,50 @@ def make_command(
 @ray_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no kernels as they are done.")
 @_store_option
-def plans_command(
-    out: Path, kernels: int, list_path: Path | None, plans: tuple[str, ...], most_instructions: int,
-    kernel_seconds: float, asked_path: Path | None, spilled: bool, jobs: int | None, ray: bool, ray_address: str,
-    quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...],
-    families: tuple[str, ...],
-) -> int:  # fmt: skip
+@given_as(_PlansGiven)
+def plans_command(given: _PlansGiven) -> int:
     """Label kernels with what each plan costs, or go on with it. Nothing is proved.
 
     Started again with the same options it continues where it was; with more --kernels it grows. A data set that other
     code has labelled is refused.
     """
-    cluster = cluster_address(ray, ray_address)
+    cluster = cluster_address(given.ray, given.ray_address)
 
     from verilocc_mlir.pipeline.answers import LABELLED, Answer
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.kernel_list import read_list
     from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels, read_asked
 
-    _cells(seed, targets, sources, families)
-    answers = [Answer.parse(name) for name in plans]
-    asked = read_asked(asked_path) if asked_path else {}
-    listed = [kernel.cell for kernel in read_list(list_path)] if list_path else [*asked]
+    _cells(given.seed, given.targets, given.sources, given.families)
+    answers = [Answer.parse(name) for name in given.plans]
+    asked = read_asked(given.asked_path) if given.asked_path else {}
+    listed = [kernel.cell for kernel in read_list(given.list_path)] if given.list_path else [*asked]
     wanted = [
         cell
         for cell in listed
-        if cell.target in (targets or TARGETS)
-        and cell.source in (sources or SOURCES)
-        and (not families or cell.family in families)
+        if cell.target in (given.targets or TARGETS)
+        and cell.source in (given.sources or SOURCES)
+        and (not given.families or cell.family in given.families)
     ]
     if listed and not wanted:
-        raise InputError("the list has no such kernel", where=str(list_path))
-    random.Random(seed).shuffle(wanted)
+        raise InputError("the list has no such kernel", where=str(given.list_path))
+    random.Random(given.seed).shuffle(wanted)
     names = tuple(dict.fromkeys(map(str, (Answer(), *answers) if answers else LABELLED)))
     recipe = PlanRecipe(
-        kernels, seed, targets or TARGETS, sources or SOURCES, families or None, names,
-        PlanLimits(most_instructions, kernel_seconds, spilled), tuple(wanted),
+        given.kernels, given.seed, given.targets or TARGETS, given.sources or SOURCES, given.families or None, names,
+        PlanLimits(given.most_instructions, given.kernel_seconds, given.spilled), tuple(wanted),
         {cell.name: answers for cell, answers in asked.items()},
     )  # fmt: skip
 
     def show(row: Any, remaining: int) -> None:
-        if not quiet:
+        if not given.quiet:
             click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
 
-    journal = _made(make_labels, recipe, out, jobs, cluster, store_path, show)
+    journal = _made(make_labels, recipe, given.out, given.jobs, cluster, given.store_path, show)
     if journal is None:
         return ExitCode.INTERRUPTED
     labelled = sum(bool(row["records"]) for row in journal)
-    click.echo(f"{out}: {labelled} kernels labelled, {len(journal) - labelled} left out")
+    click.echo(f"{given.out}: {labelled} kernels labelled, {len(journal) - labelled} left out")
     return ExitCode.PROVED
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
@@ -22,6 +24,24 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM, for LLVM IR and for names", "options": ["--mcpu", "--mattr", "--llvm", "--tool-seconds"]},
     ]
 }
+
+
+@dataclass(frozen=True)
+class _GateGiven:
+    paths: tuple[Path, ...]
+    baseline: str
+    budgets_path: str
+    update: bool
+    disassemble: bool
+    tolerances: tuple[str, ...]
+    fail_on: tuple[str, ...]
+    markdown: str
+    sarif: str
+    quiet: bool
+    cpu: str
+    features: str
+    llvm: Path | None
+    tool_seconds: float
 
 
 @click.command("gate", cls=Command, context_settings=grouped_help(_GROUPS))
@@ -68,22 +88,8 @@ _GROUPS: dict[str, Any] = {
     show_default=True,
     help="For one LLVM tool.",
 )
-def gate_command(
-    paths: tuple[Path, ...],
-    baseline: str,
-    budgets_path: str,
-    update: bool,
-    disassemble: bool,
-    tolerances: tuple[str, ...],
-    fail_on: tuple[str, ...],
-    markdown: str,
-    sarif: str,
-    quiet: bool,
-    cpu: str,
-    features: str,
-    llvm: Path | None,
-    tool_seconds: float,
-) -> int:
+@given_as(_GateGiven)
+def gate_command(given: _GateGiven) -> int:
     """Compare what kernels take with a baseline or with budgets: registers, spills, waves, scratch, LDS, and whether
     they are proved.
 
@@ -93,9 +99,9 @@ def gate_command(
 
     Exit codes: 0 nothing is worse, 4 a kernel is worse than the tolerances allow, 2 bad input or a failed tool.
     """
-    if not (baseline or budgets_path):
+    if not (given.baseline or given.budgets_path):
         raise click.UsageError("give --baseline=FILE or --budgets=FILE")
-    if update and not baseline:
+    if given.update and not given.baseline:
         raise click.UsageError("--update needs --baseline=FILE")
 
     from verilocc_mlir.pipeline.gate.budgets import of_no_kernel, read_budgets
@@ -110,24 +116,28 @@ def gate_command(
     from verilocc_mlir.toolchain.inputs import decode
     from verilocc_mlir.version import __version__
 
-    allowed = read_tolerances(",".join(tolerances))
-    for path in filter(None, (baseline if update else "", markdown, sarif)):
+    allowed = read_tolerances(",".join(given.tolerances))
+    for path in filter(None, (given.baseline if given.update else "", given.markdown, given.sarif)):
         check_writable(path)
-    budgets = read_budgets(decode(read(budgets_path), budgets_path), budgets_path) if budgets_path else ()
-    before = _baseline(baseline, update) if baseline else None
-    settings = Settings(cpu=cpu, features=features, llvm=llvm, tool_seconds=tool_seconds)
-    now = read_kernels(paths, settings, disassemble=disassemble)
-    failing = frozenset((Status.WORSE, *map(Status, fail_on)))
+    budgets = (
+        read_budgets(decode(read(given.budgets_path), given.budgets_path), given.budgets_path)
+        if given.budgets_path
+        else ()
+    )
+    before = _baseline(given.baseline, given.update) if given.baseline else None
+    settings = Settings(cpu=given.cpu, features=given.features, llvm=given.llvm, tool_seconds=given.tool_seconds)
+    now = read_kernels(given.paths, settings, disassemble=given.disassemble)
+    failing = frozenset((Status.WORSE, *map(Status, given.fail_on)))
     rows = compare(before, now.kernels, allowed, budgets)
     notes = (*now.notes, *of_no_kernel(budgets, now.kernels))
-    run = GateRun(__version__, baseline or budgets_path, rows, failing, notes, update)
-    if update:
-        write(baseline, to_json(now.kernels, __version__).encode())
-    if markdown:
-        write(markdown, to_markdown(run).encode())
-    if sarif:
-        write(sarif, to_sarif(run).encode())
-    if not quiet:
+    run = GateRun(__version__, given.baseline or given.budgets_path, rows, failing, notes, given.update)
+    if given.update:
+        write(given.baseline, to_json(now.kernels, __version__).encode())
+    if given.markdown:
+        write(given.markdown, to_markdown(run).encode())
+    if given.sarif:
+        write(given.sarif, to_sarif(run).encode())
+    if not given.quiet:
         click.echo(to_text(run), nl=False)
     return int(run.exit_code)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
@@ -39,6 +41,31 @@ _GROUPS: dict[str, Any] = {
 }
 _EVERY_S = 10.0
 """Between two lines of progress that have nothing to say but how far it is."""
+
+
+@dataclass(frozen=True)
+class _HuntGiven:
+    paths: tuple[Path, ...]
+    out: Path
+    cpu: str
+    features: str
+    variants: str
+    added: tuple[str, ...]
+    verify: bool
+    opt_level: int
+    toolchain: str
+    llvm: Path | None
+    jobs: int
+    case_seconds: float
+    memory_mib: int
+    reduce_seconds: float
+    hours: float | None
+    again: bool
+    ray: bool
+    ray_address: str
+    solver_seconds: float
+    tool_seconds: float
+    quiet: bool
 
 
 @click.command("hunt", cls=Command, context_settings=grouped_help(_GROUPS))
@@ -83,29 +110,8 @@ _EVERY_S = 10.0
 @click.option("--solver-seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True)
 @click.option("--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="Say only what is wrong.")
-def hunt_command(
-    paths: tuple[Path, ...],
-    out: Path,
-    cpu: str,
-    features: str,
-    variants: str,
-    added: tuple[str, ...],
-    verify: bool,
-    opt_level: int,
-    toolchain: str,
-    llvm: Path | None,
-    jobs: int,
-    case_seconds: float,
-    memory_mib: int,
-    reduce_seconds: float,
-    hours: float | None,
-    again: bool,
-    ray: bool,
-    ray_address: str,
-    solver_seconds: float,
-    tool_seconds: float,
-    quiet: bool,
-) -> int:
+@given_as(_HuntGiven)
+def hunt_command(given: _HuntGiven) -> int:
     """Look for faults of LLVM's register allocators: audit what they make of each PATH under many options.
 
     PATH is IR or machine IR (.ll, .bc, .mir), a folder of it, a cache folder of Triton's, or a module for IREE (.mlir).
@@ -114,7 +120,7 @@ def hunt_command(
 
     Exit codes: 1 an allocation is wrong, 3 LLVM ended or a verdict is unknown, 2 no input is usable, 0 all proved.
     """
-    cluster = cluster_address(ray, ray_address)
+    cluster = cluster_address(given.ray, given.ray_address)
 
     from verilocc_mlir.cli.hunted import hunted
     from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, here, on_ray
@@ -123,24 +129,30 @@ def hunt_command(
     from verilocc_mlir.pipeline.settings import Settings
     from verilocc_mlir.results.hunt import HuntReport, group
 
-    chosen = chosen_variants(tuple(filter(None, variants.split(","))), added)
+    chosen = chosen_variants(tuple(filter(None, given.variants.split(","))), given.added)
     settings = Settings(
-        cpu=cpu, features=features, opt_level=opt_level, solver_seconds=solver_seconds, tool_seconds=tool_seconds,
-        toolchain=ToolchainChoice(toolchain), llvm=llvm, verify=verify,
-    )  # fmt: skip
-    check_directory(str(out))
-    inputs = hunted(paths, cpu, out)
-    make_directory(str(out))
-    execute = (
-        here(jobs, settings, case_seconds, memory_mib)
-        if cluster is None
-        else on_ray(cluster, jobs, settings, case_seconds, memory_mib)
+        cpu=given.cpu,
+        features=given.features,
+        opt_level=given.opt_level,
+        solver_seconds=given.solver_seconds,
+        tool_seconds=given.tool_seconds,
+        toolchain=ToolchainChoice(given.toolchain),
+        llvm=given.llvm,
+        verify=given.verify,
     )
-    journal = JsonLines(out / JOURNAL_NAME)
-    hunt = Hunt(inputs, chosen, settings, journal, again=again, seconds=3600 * (hours or 0.0))
+    check_directory(str(given.out))
+    inputs = hunted(given.paths, given.cpu, given.out)
+    make_directory(str(given.out))
+    execute = (
+        here(given.jobs, settings, given.case_seconds, given.memory_mib)
+        if cluster is None
+        else on_ray(cluster, given.jobs, settings, given.case_seconds, given.memory_mib)
+    )
+    journal = JsonLines(given.out / JOURNAL_NAME)
+    hunt = Hunt(inputs, chosen, settings, journal, again=given.again, seconds=3600 * (given.hours or 0.0))
     interrupted = False
     try:
-        _follow(hunt, execute, quiet)
+        _follow(hunt, execute, given.quiet)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -149,10 +161,10 @@ def hunt_command(
     report = HuntReport(__version__, hunt.llvm, rows, group(rows), hunt.total - len(rows))
     if not interrupted:
         try:
-            _write_groups(report, out, reduce_seconds, execute, quiet)
+            _write_groups(report, given.out, given.reduce_seconds, execute, given.quiet)
         except KeyboardInterrupt:
             interrupted = True
-    _write_summary(report, out)
+    _write_summary(report, given.out)
     if interrupted:
         click.echo(
             f"verilocc: interrupted; {len(rows)} of {hunt.total} cases are done, the same command goes on", err=True
@@ -161,7 +173,7 @@ def hunt_command(
     counts = report.counts()
     click.echo(
         f"{counts['cases']} cases, {counts['phases']} phases, {counts['proved']} proved; "
-        f"{len(report.groups)} groups of faults: {out / 'hunt.md'}"
+        f"{len(report.groups)} groups of faults: {given.out / 'hunt.md'}"
     )
     return int(report.exit_code)
 

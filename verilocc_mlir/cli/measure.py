@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
@@ -55,6 +57,24 @@ class _Dimensions(click.ParamType["tuple[int, int, int]"]):
         return (*sizes, 1, 1)[:3]
 
 
+@dataclass(frozen=True)
+class _MeasureGiven:
+    base: str
+    candidates: tuple[str, ...]
+    device: str
+    rounds: int
+    runs: int
+    confidence: float
+    tie: float
+    no_compare: bool
+    journal: str
+    again: bool
+    ir: str
+    as_json: bool
+    quiet: bool
+    launch: dict[str, Any]
+
+
 @click.command("measure", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("base", metavar="BASE")
 @click.argument("candidates", metavar="CANDIDATE...", nargs=-1, required=True)
@@ -91,22 +111,8 @@ class _Dimensions(click.ParamType["tuple[int, int, int]"]):
 @click.option("--ir", default="", metavar="FILE.ll", help="The kernel's IR; its digest goes into the journal.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-def measure_command(
-    base: str,
-    candidates: tuple[str, ...],
-    device: str,
-    rounds: int,
-    runs: int,
-    confidence: float,
-    tie: float,
-    no_compare: bool,
-    journal: str,
-    again: bool,
-    ir: str,
-    as_json: bool,
-    quiet: bool,
-    **launch: Any,
-) -> int:
+@given_as(_MeasureGiven, rest="launch")
+def measure_command(given: _MeasureGiven) -> int:
     """Run BASE and each CANDIDATE in turns on one device, on the same inputs, and say which is faster.
 
     Results are compared bit for bit first. What has other results is not timed. NAME=FILE calls a code so; with a plan
@@ -120,21 +126,28 @@ def measure_command(
     from verilocc_mlir.measure.runner import Turns, asked
     from verilocc_mlir.version import __version__
 
-    if journal:
-        check_writable(journal)
-    ir_sha256 = digest(read(ir)) if ir else ""
-    turns = Turns(rounds, runs, 0 if device.startswith("replay:") else 3, confidence, tie, not no_compare)
-    say: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(line, err=True))
+    if given.journal:
+        check_writable(given.journal)
+    ir_sha256 = digest(read(given.ir)) if given.ir else ""
+    turns = Turns(
+        given.rounds,
+        given.runs,
+        0 if given.device.startswith("replay:") else 3,
+        given.confidence,
+        given.tie,
+        not given.no_compare,
+    )
+    say: Callable[[str], None] = (lambda _: None) if given.quiet else (lambda line: click.echo(line, err=True))
     with ExitStack() as stack:
-        opened, apart = _open(device, launch)
+        opened, apart = _open(given.device, given.launch)
         stack.enter_context(closing(opened))
-        subjects = [opened.subject(text) for text in (base, *candidates)]
+        subjects = [opened.subject(text) for text in (given.base, *given.candidates)]
         # What cannot be measured leaves no journal behind.
         for subject in subjects[1:]:
             asked(opened, subjects[0], subject, turns)
-        kept = stack.enter_context(Journal(Path(journal))) if journal else None
-        run = _measured(opened, apart, kept, subjects, turns, ir_sha256, again, say)
-    if as_json:
+        kept = stack.enter_context(Journal(Path(given.journal))) if given.journal else None
+        run = _measured(opened, apart, kept, subjects, turns, ir_sha256, given.again, say)
+    if given.as_json:
         from verilocc_mlir.results.documents.measure import to_json
 
         click.echo(to_json(run, __version__), nl=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from verilocc_mlir.allocators.registry import (
     packaged_model,
 )
 from verilocc_mlir.cli.extras import needs_ray, needs_service
+from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command
 from verilocc_mlir.cli.options import ray_options
 
@@ -39,6 +41,41 @@ class _Replicas(click.ParamType[tuple[int, int]]):
         if fewest.isdecimal() and (most or fewest).isdecimal() and 1 <= int(fewest) <= int(most or fewest):
             return int(fewest), int(most or fewest)
         self.fail(f"{value!r} is not MIN:MAX with 1 <= MIN <= MAX", param, ctx)
+
+
+@dataclass(frozen=True)
+class _ServeGiven:
+    addresses: tuple[str, ...]
+    workers: int | None
+    model: Path | None
+    model_samples: int | None
+    model_unmasked: bool
+    plan_model: Path | None
+    max_waiting: int
+    caller_workers: int | None
+    caller_waiting: int | None
+    caller_cpu: float
+    max_request_mib: int
+    max_seconds: float
+    default_seconds: float
+    memory_mib: int | None
+    attempts: int
+    drain_seconds: float
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    tokens: Path | None
+    insecure: bool
+    http: str
+    batches: Path | None
+    batch_mib: int
+    metrics: str
+    traces: str
+    log_level: str
+    ray: bool
+    ray_address: str
+    replicas: tuple[int, int] | None
+    target_requests: float | None
 
 
 @click.command("serve", cls=Command)
@@ -111,116 +148,98 @@ class _Replicas(click.ParamType[tuple[int, int]]):
     "--target-requests", type=_SECONDS, default=None, metavar="N",
     help="With --ray: of a replica, above which there are more. [default: its workers]",
 )  # fmt: skip
-def serve_command(
-    addresses: tuple[str, ...],
-    workers: int | None,
-    model: Path | None,
-    model_samples: int | None,
-    model_unmasked: bool,
-    plan_model: Path | None,
-    max_waiting: int,
-    caller_workers: int | None,
-    caller_waiting: int | None,
-    caller_cpu: float,
-    max_request_mib: int,
-    max_seconds: float,
-    default_seconds: float,
-    memory_mib: int | None,
-    attempts: int,
-    drain_seconds: float,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_client_ca: Path | None,
-    tokens: Path | None,
-    insecure: bool,
-    http: str,
-    batches: Path | None,
-    batch_mib: int,
-    metrics: str,
-    traces: str,
-    log_level: str,
-    ray: bool,
-    ray_address: str,
-    replicas: tuple[int, int] | None,
-    target_requests: float | None,
-) -> int:
+@given_as(_ServeGiven)
+def serve_command(given: _ServeGiven) -> int:
     """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/guide/service-operate.md has the limits.
 
     Loopback unless another address is given. Ends with 0 once accepted calls are done. With --ray, replicas of the
     service on a Ray cluster: docs/guide/service-operate.md.
     """
     needs_service()
-    if ray:
+    if given.ray:
         needs_ray()
         _refuse(
-            {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
+            {
+                "--tls-cert": given.tls_cert,
+                "--tls-key": given.tls_key,
+                "--tls-client-ca": given.tls_client_ca,
+                "--metrics": given.metrics,
+            },
             "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
         )
-        models = {"--model": model, "--plan-model": plan_model}
-        _refuse({"--http": http, "--batches": batches, **models}, "is not possible with --ray yet")
+        models = {"--model": given.model, "--plan-model": given.plan_model}
+        _refuse({"--http": given.http, "--batches": given.batches, **models}, "is not possible with --ray yet")
     else:
-        needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
+        needing = {
+            "--ray-address": given.ray_address,
+            "--replicas": given.replicas,
+            "--target-requests": given.target_requests,
+        }
         _refuse(needing, "needs --ray")
-    workers = workers or (1 if ray else os.cpu_count() or 1)
-    if model is None:
-        _refuse({"--model-samples": model_samples, "--model-unmasked": model_unmasked or None}, "needs --model")
-    elif model_unmasked:
-        _refuse({"--model-samples": model_samples}, "is not possible with --model-unmasked: that is one answer")
-    terms = _terms(model, model_samples, unmasked=model_unmasked)
+    workers = given.workers or (1 if given.ray else os.cpu_count() or 1)
+    if given.model is None:
+        _refuse(
+            {"--model-samples": given.model_samples, "--model-unmasked": given.model_unmasked or None}, "needs --model"
+        )
+    elif given.model_unmasked:
+        _refuse({"--model-samples": given.model_samples}, "is not possible with --model-unmasked: that is one answer")
+    terms = _terms(given.model, given.model_samples, unmasked=given.model_unmasked)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.limits import ServerLimits
 
     limits = ServerLimits(
-        max_request_bytes=max_request_mib << 20,
-        max_seconds=max_seconds,
-        default_seconds=default_seconds,
-        memory_mib=memory_mib or (4096 if terms else 2048),
+        max_request_bytes=given.max_request_mib << 20,
+        max_seconds=given.max_seconds,
+        default_seconds=given.default_seconds,
+        memory_mib=given.memory_mib or (4096 if terms else 2048),
         workers=workers,
-        max_waiting=max_waiting,
+        max_waiting=given.max_waiting,
         streams=workers,
-        caller_workers=caller_workers or (max(1, workers - 1) if tokens else None),
-        caller_waiting=(max_waiting + 1) // 2 if tokens and caller_waiting is None else caller_waiting,
-        caller_cpu=caller_cpu,
+        caller_workers=given.caller_workers or (max(1, workers - 1) if given.tokens else None),
+        caller_waiting=(given.max_waiting + 1) // 2
+        if given.tokens and given.caller_waiting is None
+        else given.caller_waiting,
+        caller_cpu=given.caller_cpu,
     )
-    if ray:
+    if given.ray:
         from verilocc_mlir.service import ray_serve
 
         return ray_serve.serve(
             ray_serve.Options(
                 limits,
-                ray_address=ray_address or "local",
-                listen=_only(addresses),
-                insecure=insecure,
-                replicas=replicas or (1, 1),
-                target_requests=target_requests,
-                attempts=attempts,
-                drain_seconds=drain_seconds,
-                tokens=tokens,
-                traces=traces,
-                log_level=log_level,
+                ray_address=given.ray_address or "local",
+                listen=_only(given.addresses),
+                insecure=given.insecure,
+                replicas=given.replicas or (1, 1),
+                target_requests=given.target_requests,
+                attempts=given.attempts,
+                drain_seconds=given.drain_seconds,
+                tokens=given.tokens,
+                traces=given.traces,
+                log_level=given.log_level,
             )
         )
     from verilocc_mlir.service.running import Options, serve
 
     return serve(
         Options(
-            addresses=addresses or (_DEFAULT_ADDRESS,),
+            addresses=given.addresses or (_DEFAULT_ADDRESS,),
             limits=limits,
-            attempts=attempts,
-            drain_seconds=drain_seconds,
-            tls_certificate=tls_cert,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-            tokens=tokens,
-            insecure=insecure,
-            http=http,
-            batches=batches,
-            batch_mib=batch_mib,
-            plan_model=plan_model,
-            metrics=metrics,
-            traces=traces,
-            log_level=log_level,
+            attempts=given.attempts,
+            drain_seconds=given.drain_seconds,
+            tls_certificate=given.tls_cert,
+            tls_key=given.tls_key,
+            tls_client_ca=given.tls_client_ca,
+            tokens=given.tokens,
+            insecure=given.insecure,
+            http=given.http,
+            batches=given.batches,
+            batch_mib=given.batch_mib,
+            plan_model=given.plan_model,
+            metrics=given.metrics,
+            traces=given.traces,
+            log_level=given.log_level,
             terms=terms,
         )
     )
