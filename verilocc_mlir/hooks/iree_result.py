@@ -18,8 +18,8 @@ from verilocc_mlir.forms import filled, to_data
 from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.hooks.kernels import KernelSource
 from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
+from verilocc_mlir.results.compile import ModelPart, models_in_documents
 from verilocc_mlir.results.documents.tries import ModelPartForm
-from verilocc_mlir.results.model_part import ModelPart, of_documents
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
@@ -172,7 +172,7 @@ class IreeResult:
     @property
     def models(self) -> tuple[ModelPart, ...]:
         """The models that were asked, here and behind a server."""
-        return of_documents(kernel.report for kernel in self.kernels)
+        return models_in_documents(kernel.report for kernel in self.kernels)
 
     @property
     def exit_code(self) -> ExitCode:
