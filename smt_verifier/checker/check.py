@@ -275,9 +275,13 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             continue
         state, taken = entry_state(both, block.entry, number) if block.entry else (initial_state(both), 0)
         execution = Execution(both, state, number, block.splits, taken)
+        repeats = 0
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
+            repeats += step[0] is None and step[1] is not None and step[1][0] in block.repeats
+        if execution.splits or repeats < len(block.repeats):
+            raise Refused("certificate", "it repeats or splits at an instruction that is none", f"block {number}")
         execution.end_block()
         _check_return(both, number, state)
         for successor in both.before.successors(number):

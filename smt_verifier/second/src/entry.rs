@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::context::Context;
 use crate::header::object;
-use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
+use crate::lanes::{Lane, Map, Of, Set, FIRST_SCALAR, VCC};
 use crate::masks::{Mark, Mask};
 use crate::model::{ensure, Block, Done, Operand, UNDEF};
 use crate::state;
@@ -260,7 +260,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     // Thread by thread both texts start with the same registers; the path and the scalars know only what is declared.
     let (mut scalar, mut vector, mut undeclared) = (state::Part::default(), state::Part::default(), Vec::new());
     let mut units = context.touched.clone();
-    units.extend(context.limits.saved.iter().copied().chain(EXEC));
+    units.extend(&context.limits.saved);
     for unit in units {
         let lane = Lane::unit(unit);
         let part = if lane.vector { &mut vector } else { &mut scalar };
