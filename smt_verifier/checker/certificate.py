@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.outcome import Refused
@@ -248,10 +248,13 @@ class _Reader:
                 member = self._class(number, entry).member
                 if member:
                     raise self._bad()
-                for mask in masks:
-                    if mask[:1] not in ("+", "-") or self._natural(mask[1:]) in member:
+                for span in masks:
+                    if span[:1] not in ("+", "-"):
                         raise self._bad()
-                    member[int(mask[1:])] = mask[0] == "+"
+                    for mask in self._span(span[1:], self._parts):
+                        if mask in member:
+                            raise self._bad()
+                        member[mask] = span[0] == "+"
             case ["nonempty", *masks]:
                 entry.nonempty.update(map(self._natural, masks))
             case ["beside", *masks]:
@@ -260,8 +263,9 @@ class _Reader:
                 entry.some = True
             case ["in", "wave"]:
                 return [entry.scalars]
-            case ["in", *numbers] if numbers:
-                return [self._class(number, entry).claims for number in numbers]
+            case ["in", *spans] if spans:
+                known = range(len(entry.classes))
+                return [entry.classes[number].claims for span in spans for number in self._span(span, known)]
             case ["h", name, place, count] if parts:
                 pairs = list(zip(self._keys(name, count), self._keys(place, count), strict=True))
                 for part in parts:
@@ -279,6 +283,17 @@ class _Reader:
         if index >= len(entry.classes):
             raise self._bad()
         return entry.classes[index]
+
+    def _span(self, word: str, known: Container[int]) -> Iterator[int]:
+        """The number, or the numbers from one to a greater one, that a word names; all are known."""
+        first, dash, last = word.partition("-")
+        at, end = self._natural(first), self._natural(last if dash else first)
+        if dash and end <= at:
+            raise self._bad()
+        for number in range(at, end + 1):
+            if number not in known:
+                raise self._bad()
+            yield number
 
     def _keys(self, word: str, count: str) -> list[Key]:
         key, steps = read_key(word), self._natural(count)

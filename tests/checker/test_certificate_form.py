@@ -51,6 +51,10 @@ CHANGES = {
     ),
     "a claim of nobody": lambda t: re.sub(r"\nin [^\n]*", "\nin", t, count=1),
     "members of a class twice": lambda t: re.sub(r"(\nmember [^\n]*)", r"\1\1", t, count=1),
+    "a span of one": lambda t: t.replace("in 0-2\n", "in 0-0 1-2\n"),
+    "a span downwards": lambda t: t.replace("in 0-2\n", "in 2-0\n"),
+    "a span beyond the classes": lambda t: t.replace("in 0-2\n", "in 0-9\n"),
+    "a span beyond the masks": lambda t: t.replace("+0-1", "+0-999999999"),
     "an older version": lambda t: t.replace("certificate 2", "certificate 1"),
     "no end": lambda t: t.removesuffix("end\n"),
     "a word that is none": lambda t: t.replace("\nentry\n", "\nentry\nthere\n", 1),
@@ -77,6 +81,12 @@ def test_each_checker_refuses_characters_that_llvm_does_not_print(character: str
         rule_of_second(before, after, certificate, _CPU, tmp_path),
     ]
     assert answers == ["text", "text"]
+
+
+def test_each_checker_accepts_spans_that_are_written_out(tmp_path: Path) -> None:
+    text = _right()[2].replace("in 0-2\n", "in 0 1 2\n").replace("+0-1", "+0 +1")
+    assert text != _right()[2]
+    assert _answers(text, tmp_path) == ["", ""]
 
 
 def test_both_count_the_same_operands() -> None:

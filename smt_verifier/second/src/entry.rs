@@ -41,6 +41,30 @@ pub struct Claimed {
     pub place: String,
 }
 
+/// Which masks a class is in, and which it is out of: two bits of each mask, in order.
+struct Membership(Vec<u64>);
+
+impl Membership {
+    fn of(masks: impl Iterator<Item = u32>, is_in: impl Fn(u32) -> Option<bool>) -> Self {
+        let mut bits = Vec::new();
+        for (at, mask) in masks.enumerate() {
+            if at % 32 == 0 {
+                bits.push(0);
+            }
+            let known = is_in(mask).map_or(0, |inside| 1 + u64::from(inside));
+            if let Some(word) = bits.last_mut() {
+                *word |= known << (2 * (at % 32));
+            }
+        }
+        Membership(bits)
+    }
+
+    /// All that it says the other one says too.
+    fn is_said_by(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(asked, known)| asked & known == *asked)
+    }
+}
+
 impl Claimed {
     /// There is one path, masks are scalars and a wave wide, and no other mask is named.
     pub fn is_complete(&self, wave: usize) -> bool {
@@ -119,15 +143,18 @@ impl Claimed {
         let beside = |mask: &u32| state.facts.is(&known[mask], Mark::Nonempty) || state.facts.is_beside(&known[mask]);
         let fits = state.facts.some_active() && !exec_is_zero || self.beside.iter().all(beside);
         ensure!(fits, "relation", place, "no thread may be active, or in a mask");
+        let numbers = || self.masks.keys().copied();
+        let asked: Vec<Membership> =
+            self.classes.iter().map(|part| Membership::of(numbers(), |mask| part.masks.get(&mask).copied())).collect();
         for class in &state.classes {
             if exec_is_zero && class.active && matches!(class.kind, 'T' | 'O') {
                 continue;
             }
+            let own = Membership::of(numbers(), |mask| known[&mask].is_in(class));
             let mut why = "no class is like it".to_string();
             let covers = |(number, claimed): (usize, &Part)| {
-                let is_so = |(mask, inside): (&u32, &bool)| known[mask].is_in(class) == Some(*inside);
                 let alike = if class.kind == 'W' { number == WAVE } else { claimed.kind == class.kind };
-                if !alike || number != WAVE && claimed.active != class.active || !claimed.masks.iter().all(is_so) {
+                if !alike || number != WAVE && claimed.active != class.active || !asked[number].is_said_by(&own) {
                     return false;
                 }
                 self.differs(state, class, claimed).inspect(|message| why.clone_from(message)).is_none()
