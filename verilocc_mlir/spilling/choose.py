@@ -11,7 +11,6 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
@@ -37,34 +36,34 @@ class Excess:
     """
 
     over: list[int]
-    _prefix: list[int] = field(default_factory=list[int])
-    _worst: int = 0
-    _stale: bool = True
+    _full: bytearray = field(default_factory=bytearray)
+    """1 for each point at which registers are too many: counting and finding bytes is fast."""
+
+    def __post_init__(self) -> None:
+        self._full = bytearray(map((0).__lt__, self.over))
 
     def within(self, gap: Gap) -> int:
         """Points inside a gap at which registers are too many."""
-        self._sum()
-        return self._prefix[2 * gap.stop] - self._prefix[2 * gap.first]
+        return self._full.count(1, 2 * gap.first, 2 * gap.stop)
 
-    def _sum(self) -> None:
-        if self._stale:
-            self._prefix = [0, *accumulate(map((0).__lt__, self.over))]
-            self._worst = max(self.over, default=0)
-            self._stale = False
+    @property
+    def anywhere(self) -> bool:
+        """Whether registers are too many at some point."""
+        return 1 in self._full
 
     def change(self, gaps: Iterable[Gap], sign: int) -> None:
         """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
         for gap in gaps:
-            amount = sign * gap.live.bit_count()
-            points = slice(2 * gap.first, 2 * gap.stop)
-            self.over[points] = [value + amount for value in self.over[points]]
-        self._stale = True
+            self._add(2 * gap.first, 2 * gap.stop, sign * gap.live.bit_count())
 
     def hold(self, first: int, stop: int, amount: int) -> None:
         """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
-        for point in range(2 * first, 2 * stop):
-            self.over[point] += amount
-        self._stale = True
+        self._add(2 * first, 2 * stop, amount)
+
+    def _add(self, first: int, stop: int, amount: int) -> None:
+        values = [value + amount for value in self.over[first:stop]]
+        self.over[first:stop] = values
+        self._full[first:stop] = bytes(map((0).__lt__, values))
 
     def free_before(self, index: int, first: int, amount: int) -> int:
         """How many instructions in a row, right before ``index`` and not before ``first``, have ``amount`` registers
@@ -81,8 +80,7 @@ class Excess:
     @property
     def worst(self) -> int:
         """The most registers that are too many at a point; 0 or less where there are enough everywhere."""
-        self._sum()
-        return self._worst
+        return max(self.over, default=0)
 
     def room(self, gaps: Iterable[Gap]) -> bool:
         """Whether the gaps' live parts could be added without excess, all at once."""
@@ -144,7 +142,7 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
                 prices[vreg, number] = offered[0]
                 heap.append((offered[0], vreg, number, 0))
     heapq.heapify(heap)
-    while excess.worst > 0:
+    while excess.anywhere:
         if not heap:
             return None
         _, vreg, number, when = heapq.heappop(heap)
