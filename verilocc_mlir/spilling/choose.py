@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
@@ -26,6 +26,9 @@ store may be shared, and the load remains."""
 _MAX_SETS = 12
 """Sets of gaps tried for one connected stretch of gaps."""
 
+_NONE = (1 << 15) - 1
+"""What stands for 0 in a packed point, so that 1 sets its top bit."""
+
 
 @dataclass
 class Excess:
@@ -36,34 +39,16 @@ class Excess:
     """
 
     over: list[int]
-    _full: bytearray = field(default_factory=bytearray)
-    """1 for each point at which registers are too many: counting and finding bytes is fast."""
-
-    def __post_init__(self) -> None:
-        self._full = bytearray(map((0).__lt__, self.over))
-
-    def within(self, gap: Gap) -> int:
-        """Points inside a gap at which registers are too many."""
-        return self._full.count(1, 2 * gap.first, 2 * gap.stop)
-
-    @property
-    def anywhere(self) -> bool:
-        """Whether registers are too many at some point."""
-        return 1 in self._full
 
     def change(self, gaps: Iterable[Gap], sign: int) -> None:
         """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
         for gap in gaps:
-            self._add(2 * gap.first, 2 * gap.stop, sign * gap.live.bit_count())
+            self.hold(gap.first, gap.stop, sign * gap.live.bit_count())
 
     def hold(self, first: int, stop: int, amount: int) -> None:
         """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
-        self._add(2 * first, 2 * stop, amount)
-
-    def _add(self, first: int, stop: int, amount: int) -> None:
-        values = [value + amount for value in self.over[first:stop]]
-        self.over[first:stop] = values
-        self._full[first:stop] = bytes(map((0).__lt__, values))
+        points = slice(2 * first, 2 * stop)
+        self.over[points] = [value + amount for value in self.over[points]]
 
     def free_before(self, index: int, first: int, amount: int) -> int:
         """How many instructions in a row, right before ``index`` and not before ``first``, have ``amount`` registers
@@ -82,12 +67,47 @@ class Excess:
         """The most registers that are too many at a point; 0 or less where there are enough everywhere."""
         return max(self.over, default=0)
 
+
+class PackedExcess:
+    """The same points as one number, 16 bits each: what adds to thousands of points at once, and counts them, thousands
+    of times. The top bit of a point says that registers are too many there.
+    """
+
+    def __init__(self, over: list[int]) -> None:
+        self._points = len(over)
+        self._ones = int.from_bytes(b"\1\0" * self._points, "little")
+        self._value = int.from_bytes(b"".join((v + _NONE).to_bytes(2, "little") for v in over), "little")
+
+    @property
+    def over(self) -> list[int]:
+        packed = self._value.to_bytes(2 * self._points, "little")
+        return [int.from_bytes(packed[at : at + 2], "little") - _NONE for at in range(0, len(packed), 2)]
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether registers are too many at some point."""
+        return bool(self._value & (self._ones << 15))
+
+    def _ones_of(self, gap: Gap) -> int:
+        return self._ones >> 16 * max(self._points - 2 * (gap.stop - gap.first), 0)
+
+    def within(self, gap: Gap) -> int:
+        """Points inside a gap at which registers are too many."""
+        return (self._value >> 32 * gap.first & self._ones_of(gap) << 15).bit_count()
+
+    def change(self, gaps: Iterable[Gap], sign: int) -> None:
+        """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
+        for gap in gaps:
+            self._value += sign * gap.live.bit_count() * self._ones_of(gap) << 32 * gap.first
+
     def room(self, gaps: Iterable[Gap]) -> bool:
-        """Whether the gaps' live parts could be added without excess, all at once."""
-        return all(
-            max(self.over[2 * gap.first : 2 * gap.stop], default=-gap.live.bit_count()) + gap.live.bit_count() <= 0
-            for gap in gaps
-        )
+        """Whether the gaps' live parts could be added without excess, each by itself."""
+        for gap in gaps:
+            ones, points = self._ones_of(gap), self._value >> 32 * gap.first
+            inside = points & ones * 0xFFFF
+            if (inside + ones * gap.live.bit_count()) & (ones << 15):
+                return False
+        return True
 
 
 def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare: int) -> SpillPlan:
@@ -115,8 +135,9 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare:
     return replace(plan, reloads=tuple(moves))
 
 
-def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:
+def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, SpillPlan] | None:
     """Spill plans, by virtual register, that bring every point within its budget; None if no such plans are found."""
+    excess = PackedExcess(points.over)
     plans: dict[int, SpillPlan] = {}
     order: list[tuple[int, frozenset[Gap]]] = []
     chosen: Counter[int] = Counter()
@@ -163,6 +184,7 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
             if (vreg, other) in prices:
                 heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
     _undo_unnecessary(plans, order, candidates, excess)
+    points.over[:] = excess.over
     return plans
 
 
@@ -170,7 +192,7 @@ def _undo_unnecessary(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
     candidates: Mapping[int, Candidates],
-    excess: Excess,
+    excess: PackedExcess,
 ) -> None:
     """Undo the choices that later ones have made unnecessary, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
