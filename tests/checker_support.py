@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
 
+from smt_verifier.certificate.second import second_program
+from smt_verifier.checker.check import check
+from smt_verifier.checker.outcome import Refused
+
 STOPS = (
     "-stop-before=greedy,0", "-stop-after=virtregrewriter,0", "-stop-after=virtregrewriter,1",
     "-stop-after=virtregrewriter,2",
@@ -152,3 +156,23 @@ def _numbers(version: re.Match[str]) -> tuple[int, int]:
 
 needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build the second checker")
 """Of what is there with both checkers alone."""
+
+
+def rule_of_first(before: str, after: str, certificate: str, cpu: str) -> str:
+    """The rule by which the first checker refuses a certificate; empty where it accepts."""
+    try:
+        check(before, after, certificate, cpu)
+    except Refused as refused:
+        return refused.rule
+    return ""
+
+
+def rule_of_second(before: str, after: str, certificate: str, cpu: str, directory: Path) -> str:
+    """The rule by which the second checker does, through files in a directory; empty where it accepts."""
+    names = [directory / name for name in ("before.mir", "after.mir", "certificate")]
+    for path, text in zip(names, (before, after, certificate), strict=True):
+        path.write_text(text)
+    command = [str(second_program()), *map(str, names), f"--mcpu={cpu}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return "" if done.returncode == 0 else done.stdout.split(": ")[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from smt_verifier.checker.certificate import LANES, Certificate, Claims, Entry, Key, following, write_key
 
@@ -35,7 +36,7 @@ def _entry(entry: Entry, grain: int) -> Iterator[str]:
             yield from (f"mask {mask} {write_key(key)} 1" for _, key in ordered)
     for number, cls in enumerate(entry.classes):
         if cls.member:
-            yield " ".join([f"member {number}", *(f"{'+' if i else '-'}{m}" for m, i in sorted(cls.member.items()))])
+            yield " ".join([f"member {number}", *_members(cls.member)])
     if entry.nonempty:
         yield " ".join(["nonempty", *map(str, sorted(entry.nonempty))])
     if entry.beside:
@@ -65,8 +66,26 @@ def _of_classes(claims: list[Claims], grain: int) -> Iterator[str]:
         else:
             (of_owners.undefined if kind == "u" else of_owners.doubtful).append(name)
     for numbers, of_owners in sorted(by_owners.items()):
-        yield " ".join(["in", *map(str, numbers)])
+        yield " ".join(["in", *spans(numbers)])
         yield from _claims(of_owners, grain)
+
+
+def spans(numbers: Iterable[int]) -> Iterator[str]:
+    """Ascending numbers, those that follow each other as ``FIRST-LAST``."""
+    first = last = -1
+    for number in (*numbers, -1):
+        if number == last + 1 and last >= 0:
+            last = number
+            continue
+        if last >= 0:
+            yield str(first) if first == last else f"{first}-{last}"
+        first = last = number
+
+
+def _members(member: dict[int, bool]) -> Iterator[str]:
+    """The masks that a class is in (``+``) and out of, in order."""
+    for inside, ordered in groupby(sorted(member), key=member.__getitem__):
+        yield from (f"{'+' if inside else '-'}{span}" for span in spans(ordered))
 
 
 def _claims(claims: Claims, grain: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.outcome import Refused
@@ -20,6 +20,10 @@ SLOT = 1 << 44
 VIRTUAL = 1 << 20
 LANES = 128
 """Lanes that one virtual register or slot may have."""
+_ONCE = ("entry", "nonempty", "beside", "some", "steps")
+_ORDER = ("entry", "class", "mask", "member", "nonempty", "beside", "some", "in", "steps", "repeat split")
+"""The lines of a block in the order in which they stand; those behind ``in`` that it speaks of are its own."""
+_RANKS = {word: rank for rank, words in enumerate(_ORDER) for word in words.split()}
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _KEY = re.compile(
     rf"(?:%{_NUMBER}\.{_NUMBER}|\${_NUMBER}|#{_NUMBER}\.{_NUMBER}|\^{_NUMBER}|([@!]){_NUMBER}\.{_NUMBER}\.{_NUMBER}"
@@ -179,31 +183,39 @@ class _Reader:
                 raise self._bad()
             block = BlockCertificate()
             certificate.blocks.append(block)
-            words = self._block(block)
+            words = self._block(block, len(certificate.blocks) - 1)
         if self._number != len(self._lines):
             raise Refused("certificate", "something follows its end", f"line {self._number + 1}")
         return certificate
 
-    def _block(self, block: BlockCertificate) -> list[str]:
+    def _block(self, block: BlockCertificate, number: int) -> list[str]:
         """Fill in a block; returns the line behind it."""
-        stepped = False
+        rank = -1
         parts: list[Claims] = []
         while True:
             words = self._words()
+            if words[0] in ("end", "block"):
+                if rank < _RANKS["steps"] and (number == 0 or block.entry is not None):
+                    raise self._bad()
+                return words
+            own = _RANKS.get(words[0], _RANKS["in"])
+            if own < rank or (own == rank and words[0] in _ONCE):
+                raise self._bad()
+            rank = own
             match words:
-                case ["end"] | ["block", _]:
-                    return words
-                case ["steps", *runs] if not stepped:
-                    stepped = True
+                case ["steps", *runs]:
                     block.steps = list(self._runs(runs))
                 case ["repeat", instruction, of_block, original]:
-                    number = self._natural(instruction)
-                    if number in block.repeats:
+                    repeat = self._natural(instruction)
+                    if repeat in block.repeats:
                         raise self._bad()
-                    block.repeats[number] = (self._natural(of_block), self._natural(original))
+                    block.repeats[repeat] = (self._natural(of_block), self._natural(original))
                 case ["split", instruction]:
-                    block.splits.add(self._natural(instruction))
-                case ["entry"] if block.entry is None:
+                    split = self._natural(instruction)
+                    if split in block.splits:
+                        raise self._bad()
+                    block.splits.add(split)
+                case ["entry"]:
                     block.entry = Entry()
                     self._parts.clear()
                     parts = []
@@ -214,7 +226,7 @@ class _Reader:
 
     def _runs(self, runs: list[str]) -> Iterator[tuple[str, int]]:
         for run in runs:
-            if run[-1:] not in ("=", "-", "+"):
+            if run[-1:] not in ("=", "-", "+") or run == f"0{run[-1:]}":
                 raise self._bad()
             yield run[-1], self._natural(run[:-1])
 
@@ -234,10 +246,15 @@ class _Reader:
                     self._parts[number] += 1
             case ["member", number, *masks]:
                 member = self._class(number, entry).member
-                for mask in masks:
-                    if mask[:1] not in ("+", "-") or self._natural(mask[1:]) in member:
+                if member:
+                    raise self._bad()
+                for span in masks:
+                    if span[:1] not in ("+", "-"):
                         raise self._bad()
-                    member[int(mask[1:])] = mask[0] == "+"
+                    for mask in self._span(span[1:], self._parts):
+                        if mask in member:
+                            raise self._bad()
+                        member[mask] = span[0] == "+"
             case ["nonempty", *masks]:
                 entry.nonempty.update(map(self._natural, masks))
             case ["beside", *masks]:
@@ -246,13 +263,14 @@ class _Reader:
                 entry.some = True
             case ["in", "wave"]:
                 return [entry.scalars]
-            case ["in", *numbers]:
-                return [self._class(number, entry).claims for number in numbers]
-            case ["h", name, place, count]:
+            case ["in", *spans] if spans:
+                known = range(len(entry.classes))
+                return [entry.classes[number].claims for span in spans for number in self._span(span, known)]
+            case ["h", name, place, count] if parts:
                 pairs = list(zip(self._keys(name, count), self._keys(place, count), strict=True))
                 for part in parts:
                     part.pairs += pairs
-            case [("u" | "d") as kind, name, count]:
+            case [("u" | "d") as kind, name, count] if parts:
                 keys = self._keys(name, count)
                 for part in parts:
                     (part.undefined if kind == "u" else part.doubtful).extend(keys)
@@ -265,6 +283,17 @@ class _Reader:
         if index >= len(entry.classes):
             raise self._bad()
         return entry.classes[index]
+
+    def _span(self, word: str, known: Container[int]) -> Iterator[int]:
+        """The number, or the numbers from one to a greater one, that a word names; all are known."""
+        first, dash, last = word.partition("-")
+        at, end = self._natural(first), self._natural(last if dash else first)
+        if dash and end <= at:
+            raise self._bad()
+        for number in range(at, end + 1):
+            if number not in known:
+                raise self._bad()
+            yield number
 
     def _keys(self, word: str, count: str) -> list[Key]:
         key, steps = read_key(word), self._natural(count)

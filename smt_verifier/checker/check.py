@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -27,7 +27,7 @@ from smt_verifier.checker.certificate import (
     write_key,
 )
 from smt_verifier.checker.defined import reads_are_defined
-from smt_verifier.checker.effects import Both, Original, Place
+from smt_verifier.checker.effects import Both, Original, Place, Writes
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
@@ -275,9 +275,13 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             continue
         state, taken = entry_state(both, block.entry, number) if block.entry else (initial_state(both), 0)
         execution = Execution(both, state, number, block.splits, taken)
+        repeats = 0
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
+            repeats += step[0] is None and step[1] is not None and step[1][0] in block.repeats
+        if execution.splits or repeats < len(block.repeats):
+            raise Refused("certificate", "it repeats or splits at an instruction that is none", f"block {number}")
         execution.end_block()
         _check_return(both, number, state)
         for successor in both.before.successors(number):
@@ -538,14 +542,17 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             f"LLVM may go to {write_key(place)} by way of the other successor",
         )
     _require_claims(state.scalars, claimed.scalars, None, refuse)
+    bit = {mask: n for n, mask in enumerate(dict.fromkeys(renamed.values()))}
+    wanted = [_bits((bit[renamed[m]], inside) for m, inside in c.member.items()) for c in claimed.classes]
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
             continue
+        known_in, known_out = _bits((bit[m], inside) for m, inside in cls.member.items() if m in bit)
         fitting = [
             c
-            for c in claimed.classes
+            for c, (within, without) in zip(claimed.classes, wanted, strict=True)
             if (c.kind, c.active) == (cls.kind, cls.active)
-            and (c.kind == "P" or all(cls.member.get(renamed[m]) is inside for m, inside in c.member.items()))
+            and (c.kind == "P" or (within & known_in == within and without & known_out == without))
         ]
         require(bool(fitting), "a class of threads is not claimed")
         for last, candidate in enumerate(fitting, 1 - len(fitting)):
@@ -555,6 +562,17 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             except Refused:
                 if not last:
                     raise
+
+
+def _bits(member: Iterable[tuple[int, bool]]) -> tuple[int, int]:
+    """The masks that a class is in, and those that it is out of, as bits."""
+    within = without = 0
+    for bit, inside in member:
+        if inside:
+            within |= 1 << bit
+        else:
+            without |= 1 << bit
+    return within, without
 
 
 def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
@@ -572,24 +590,38 @@ def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
         pending += [s for s in successors if s != target and s not in skipped]
     lost, defined, written = set[Key](), set[Key](), set[Key]()
     for block in skipped:
-        if any("call" in both.forms.opcode(i).traits for i in both.before.code(block)):
+        in_block = both.writes.get(block)
+        if in_block is None:
+            in_block = both.writes[block] = _writes(both, block)
+        if in_block.calls:
             return NONE, NONE
-        for part in both.before.parts[block]:
-            lost |= both.scalars_before - declared_units(both.before, part)
-        for i in both.before.code(block):
-            lanes, opcode = both.before, both.forms.opcode(i)
-            own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
-            move = both.moves[False].read(i, opcode)
-            lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
-            if move is not None and move.fresh:
-                lost |= both.moves[False].cells[move.register[0]]
-            gone = "no-code" in opcode.traits or (move is not None and move.undef)
-            (lost if gone else defined).update(own, _cells(move) if move is not None else ())
-        for i in both.after.code(block):
-            move = both.moves[True].read(i, both.forms.opcode(i))
-            written |= both.after.operand_keys(i).defined
-            written.update(_cells(move) if move is not None else ())
+        lost.update(
+            in_block.lost, *(both.scalars_before - declared_units(both.after, n) for n in both.before.parts[block])
+        )
+        defined |= in_block.defined
+        written |= in_block.written
     return frozenset(lost - defined), frozenset(written)
+
+
+def _writes(both: Both, number: int) -> Writes:
+    """What a block of P leaves undefined and defines, what Q's writes, and whether it calls."""
+    lost, defined, written = set[Key](), set[Key](), set[Key]()
+    calls = False
+    for i in both.before.code(number):
+        lanes, opcode = both.before, both.forms.opcode(i)
+        calls = calls or "call" in opcode.traits
+        own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
+        move = both.moves[False].read(i, opcode)
+        lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
+        if move is not None and move.fresh:
+            lost |= both.moves[False].cells[move.register[0]]
+        gone = "no-code" in opcode.traits or (move is not None and move.undef)
+        (lost if gone else defined).update(own, _cells(move) if move is not None else ())
+    for i in both.after.code(number):
+        move = both.moves[True].read(i, both.forms.opcode(i))
+        written |= both.after.operand_keys(i).defined
+        written.update(_cells(move) if move is not None else ())
+    return Writes(lost, defined, written, calls)
 
 
 def _cells(move: Move) -> Iterator[Key]:

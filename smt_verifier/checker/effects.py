@@ -38,6 +38,16 @@ class Original:
     execs: int
 
 
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Names that a block of P leaves undefined, and defines; places that Q's block writes; whether it calls."""
+
+    lost: set[Key]
+    defined: set[Key]
+    written: set[Key]
+    calls: bool
+
+
 @dataclass(slots=True)
 class Both:
     """The two texts of one function, and what is known of them without a state.
@@ -55,6 +65,7 @@ class Both:
         live_after: for each block, the lanes of virtual vector registers that Q reads before it writes them (11.3).
         copied: what LLVM may move to the ends of Q's blocks (10.11, 12.3).
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
+        writes: of blocks that were asked for, what they write (12.2).
     """
 
     before: Lanes
@@ -76,6 +87,7 @@ class Both:
     spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
+    writes: dict[int, Writes] = field(default_factory=dict[int, Writes])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
         """Whether a name (with ``after``: a place) has one value a thread (3.4)."""

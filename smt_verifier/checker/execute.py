@@ -40,12 +40,18 @@ class Execution(Effects):
 
     def __init__(self, both: Both, state: State, block: int, splits: Iterable[int], taken: int) -> None:
         super().__init__(both, state, block)
-        self._splits = frozenset(splits)
+        self.splits = set(splits)
+        """Those that are still to come."""
         self._masks = Masks(both.before, state, taken)
         self._bundle: Instruction | None = None
         self._killed_by_moves: set[int] = set()
         self._specials = both.before.register("vcc").units[0]
         self._scc = both.before.register("scc").units
+
+    def _is_split(self, number: int) -> bool:
+        split = number in self.splits
+        self.splits.discard(number)
+        return split
 
     # Steps.
 
@@ -96,7 +102,7 @@ class Execution(Effects):
         self._killed_by_moves.clear()
         self.remember_result(number)
         self._spoil_frame(a, opcode, after=False)
-        self._masks.follow(a, opcode, sources, split=number in self._splits)
+        self._masks.follow(a, opcode, sources, split=self._is_split(number))
         if writes_exec(a, opcode):
             self.let_die()
 
@@ -119,7 +125,7 @@ class Execution(Effects):
             self._remember(number)
             self.drop(a)
             self.remember_result(number)
-            self._masks.follow(a, opcode, sources, split=number in self._splits)
+            self._masks.follow(a, opcode, sources, split=self._is_split(number))
         else:
             raise Refused("instruction-sequence", f"{a.opcode} is missing after allocation", f"line {a.line} before")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from smt_verifier.checker.fields import known_fields
 from smt_verifier.checker.model import Function, Instruction, Kind, Operand
@@ -39,6 +38,9 @@ class _Side:
         self.names = {op.register for op in operands if op.register}
         self.fields = {"noVRegs": "false" if self.vregs else "true", **function.fields}
         """With what LLVM takes for ``noVRegs`` where it is absent (MIRParserImpl::computeFunctionProperties)."""
+        whole_wave = {name for name, opcode in self.opcodes.items() if is_whole_wave_move(opcode)}
+        self.whole_wave_moves = [i for i in self.instructions if i.opcode in whole_wave]
+        """Copies and spills of the lanes of all threads, active or not."""
 
     def value(self, key: str) -> str:
         """A field, or what LLVM takes where it is absent; ``-`` where that depends on more."""
@@ -57,11 +59,6 @@ class _Side:
         if len(set(names)) != len(names):
             raise Refused("header", f"{key} names a register twice")
         return frozenset(names)
-
-    @cached_property
-    def whole_wave_moves(self) -> list[Instruction]:
-        """Copies and spills of the lanes of all threads, active or not."""
-        return [i for i in self.instructions if is_whole_wave_move(self.opcodes[i.opcode])]
 
 
 def _described(name: str, tables: Tables) -> Opcode:

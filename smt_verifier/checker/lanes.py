@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import pairwise
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
@@ -77,6 +76,10 @@ class Lanes:
         self._code: dict[int, list[Instruction]] = {}
         self._known: dict[int, tuple[Operand, tuple[int, ...]]] = {}
         """Operands by ``id``, which are kept, with their keys."""
+        # Worked out once; mypyc has cached_property do so at every use.
+        self._predecessors: list[set[int]] | None = None
+        self._joints: dict[tuple[int, int], list[int]] | None = None
+        self._named: frozenset[int] | None = None
 
     def operand_keys(self, instruction: Instruction) -> OperandKeys:
         """What an instruction's text says of its registers: by its line, and worked out once."""
@@ -102,21 +105,24 @@ class Lanes:
         parts = self.parts[number]
         return [place for place, _ in self.function.blocks[parts[-1]].successors] if parts else []
 
-    @cached_property
+    @property
     def predecessors(self) -> list[set[int]]:
         """Those of each joined block."""
-        return predecessors([set(self.successors(number)) for number in range(len(self.parts))])
+        if self._predecessors is None:
+            self._predecessors = predecessors([set(self.successors(number)) for number in range(len(self.parts))])
+        return self._predecessors
 
-    @cached_property
+    @property
     def joints(self) -> dict[tuple[int, int], list[int]]:
         """By joined block and instruction, the parts that begin before it (4.5)."""
-        joints: dict[tuple[int, int], list[int]] = {}
-        for number, parts in enumerate(self.parts):
-            at = 0
-            for part, following in pairwise(parts):
-                at += len(self.code_of(part))
-                joints.setdefault((number, at), []).append(following)
-        return joints
+        if self._joints is None:
+            self._joints = {}
+            for number, parts in enumerate(self.parts):
+                at = 0
+                for part, following in pairwise(parts):
+                    at += len(self.code_of(part))
+                    self._joints.setdefault((number, at), []).append(following)
+        return self._joints
 
     def register_class(self, vreg: int) -> RegisterClass:
         """The class of a virtual register."""
@@ -193,18 +199,19 @@ class Lanes:
             known = self._vector[vreg] = self.register_class(vreg).is_vector
         return known
 
-    @cached_property
+    @property
     def named(self) -> frozenset[int]:
         """Keys of all lanes that some operand names."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        for block in self.function.blocks:
-            for i in block.instructions:
+        if self._named is None:
+            keys: set[int] = set()
+            seen: set[int] = set()
+            for i in (i for block in self.function.blocks for i in block.instructions):
                 for o in i.operands:
                     if o.is_register and (o.register == "vcc" or id(o) not in seen):
                         seen.add(id(o))
-                        found.update(self.keys(o, i))
-        return frozenset(found)
+                        keys.update(self.keys(o, i))
+            self._named = frozenset(keys)
+        return self._named
 
 
 def parts_of(function: Function) -> list[tuple[int, ...]]:

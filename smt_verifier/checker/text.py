@@ -37,7 +37,7 @@ _HEAD = re.compile(rf"((?:(?:{_FLAG}) )*)([A-Z][A-Za-z0-9_]*)(?=[ ;]|\Z)")
 _BRACE = re.compile(rf"( \{{)?{_END}")
 _NO_FLAGS: frozenset[str] = frozenset()
 _ASSEMBLY = frozenset({"INLINEASM", "INLINEASM_BR"})
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def read(text: str) -> File:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from case_support import CASES
-from checker_support import builds_the_second_checker
+from checker_support import builds_the_second_checker, rule_of_first, rule_of_second
 
-from smt_verifier.certificate.second import second_program
 from smt_verifier.certificate.verdict import certify_texts
-from smt_verifier.checker.check import check
-from smt_verifier.checker.outcome import Refused
 
 HEAD = """--- |
 {module}  define {convention}void @f() {attributes}{{
@@ -1347,24 +1343,6 @@ def first(pair: Pair) -> str:
 
 def second(pair: Pair, directory: Path) -> str:
     return rule_of_second(*pair.texts(), pair.certificate(), pair.cpu, directory)
-
-
-def rule_of_first(before: str, after: str, certificate: str, cpu: str) -> str:
-    try:
-        check(before, after, certificate, cpu)
-    except Refused as refused:
-        return refused.rule
-    return ""
-
-
-def rule_of_second(before: str, after: str, certificate: str, cpu: str, directory: Path) -> str:
-    names = [directory / name for name in ("before.mir", "after.mir", "certificate")]
-    for path, text in zip(names, (before, after, certificate), strict=True):
-        path.write_text(text)
-    command = [str(second_program()), *map(str, names), f"--mcpu={cpu}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return "" if done.returncode == 0 else done.stdout.split(": ")[1]
 
 
 @pytest.mark.parametrize("name", WRONG)

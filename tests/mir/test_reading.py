@@ -424,3 +424,12 @@ def test_quotes_comments_and_attributes(instruction: str, check: Callable[..., b
     text = replaced(("S_ENDPGM 0", f"{instruction}\n    S_ENDPGM 0"))
     assert check(function(text).blocks[2].instructions[1])
     assert print_mir(parse_mir(text)) == text
+
+
+def test_a_row_that_llvm_breaks_before_its_flag_is_read() -> None:
+    """LLVM's YAML writer does so from register numbers of five digits on, as PeleC's kernels have them."""
+    row = "  - { id: 0, class: vgpr_32, preferred-register: '%45031', flags: [ \n" + " " * 72 + "WWM_REG ] }"
+    text = replaced(("  - { id: 0, class: vgpr_32 }", row))
+    register = parse_mir(text).functions[0].registers[0]
+    assert (register.cls, register.flags) == ("vgpr_32", ("WWM_REG",))
+    assert print_mir(parse_mir(text)) == text

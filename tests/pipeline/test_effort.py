@@ -627,3 +627,14 @@ def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
     assert function.resources is not None
     assert function.greedy is not None
     assert function.resources.vgpr_spills == 0 < (function.greedy.vgpr_spills or 0)
+
+
+def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved_is_taken() -> None:
+    ir = attention().encode()
+    settings = Settings("gfx1100", effort=Effort.BALANCED)
+    brief = compile_module(ir, "k.ll", replace(settings, seconds=0.001))
+    assert brief.report.outcome is Outcome.PROVED
+    assert brief.report.notes.count(portfolio.OVER) == 1
+    at_leisure = compile_module(ir, "k.ll", replace(settings, seconds=10_000))
+    assert portfolio.OVER not in at_leisure.report.notes
+    assert at_leisure.report.outcome is Outcome.PROVED

@@ -354,6 +354,7 @@ CHANGED = Settings(
     order=False,
     fallback=False,
     verify=False,
+    seconds=1.0,
     solver_seconds=1.0,
     tool_seconds=1.0,
     llc_options=("-fp-contract=fast",),

@@ -26,7 +26,7 @@ _HINTS = r"(?:,\s+anti-hints: \[[^\]]*\])?"
 _REGISTER_ROW = re.compile(
     r"  - \{ id: ([0-9]{1,9}), class: ([A-Za-z0-9_]+)(?:,\s+preferred-register: '([%$][A-Za-z0-9_]+)?')?"
     + _HINTS
-    + r"(?:,\s+flags: \[([ A-Z_,]*)\])?"
+    + r"(?:,\s+flags: \[([\sA-Z_,]*)\])?"
     + _HINTS
     + r" *\}\Z"
 )

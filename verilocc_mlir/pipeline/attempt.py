@@ -156,7 +156,7 @@ def try_allocators(
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     held: Candidate | None = None
     for number, spare in enumerate(limits.spills.spare):
-        if not (candidate.lacks_room or (limits.spills.always and not number)):
+        if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
             relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
@@ -235,7 +235,7 @@ class _Splits:
         everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
         tight: Tight = ()
         for _ in range(spills.steps):
-            if self.stuck is None or last.partial is None or everywhere is None:
+            if self.stuck is None or last.partial is None or everywhere is None or self.clock.budget.is_over:
                 break
             at = relieved.text.origins[self.stuck.index]
             around = max(at - 3, 0), at + 1

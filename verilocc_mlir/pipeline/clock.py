@@ -9,11 +9,28 @@ from contextlib import contextmanager
 from smt_verifier.smt import default_solver
 
 
-class Clock:
-    """CPU seconds of this process and its solver workers by step; tools account for themselves."""
+class Budget:
+    """CPU seconds of this process and its solver workers, from now on; None: there is no end to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
+        self._end = None if seconds is None else cpu_seconds() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing further is tried: what is proved by then has to do."""
+        return self._end is not None and cpu_seconds() > self._end
+
+
+class Clock:
+    """CPU seconds of this process and its solver workers by step; tools account for themselves.
+
+    Attributes:
+        budget: what all that measures by this clock may take.
+    """
+
+    def __init__(self, budget: Budget | None = None) -> None:
         self.seconds: dict[str, float] = {}
+        self.budget = budget or Budget()
 
     @contextmanager
     def measure(self, step: str) -> Generator[None, None, None]:

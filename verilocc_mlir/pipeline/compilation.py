@@ -18,7 +18,7 @@ from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.clock import Budget, Clock
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.late_order import LateOrder, late_order
@@ -129,7 +129,7 @@ class Compilation:
         self.allow_unproved = allow_unproved
         self.path = path
         self.digest = hashlib.sha256(data).hexdigest()
-        self.clock = Clock()
+        self.clock = Clock(Budget(settings.seconds))
         # Options first: a misspelt one is said before any tool runs.
         if allocators is None:
             allocators = allocators_of(settings)

@@ -97,7 +97,9 @@ def _switch(given: object) -> bool:
     return given if isinstance(given, bool) else {"true": True, "false": False}[_text(given)]
 
 
-def _seconds(given: object) -> float:
+def _seconds(given: object) -> float | None:
+    if given is None:
+        return None
     if isinstance(given, bool) or not isinstance(given, (int, float, str)):
         raise TypeError
     seconds = float(given)
@@ -166,6 +168,11 @@ OPTIONS = (
     Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
     Option("order", Kind.SWITCH, "Put instructions in orders of our own, proved. [default: on]", "order"),
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
+    Option(
+        "seconds", Kind.SECONDS,
+        "CPU of this process for the whole: then nothing further is tried, and the best that is proved is taken.",
+        "seconds",
+    ),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
     Option(
         "toolchain", Kind.TOOLCHAIN,

@@ -246,7 +246,10 @@ class PhaseRunner:
 
     def _functions(self, file: MirFile) -> list[_Function]:
         recorded = self.recording is not None
-        return [_Function(f, Clock(), [], solver=RecordingSolver() if recorded else None) for f in file.functions]
+        return [
+            _Function(f, Clock(self.clock.budget), [], solver=RecordingSolver() if recorded else None)
+            for f in file.functions
+        ]
 
     def _compare(self, text: str, functions: list[_Function], phase: Phase) -> None:
         """LLVM's own allocation of the same text, to be shown beside ours, where it was not needed."""

@@ -59,6 +59,9 @@ class Kept:
         return all(candidate == Candidate(DEFAULT, LLVM) for candidate in self.candidates.values())
 
 
+OVER = "the seconds were over: the best that was proved by then is taken"
+
+
 @dataclass
 class Portfolio:
     """The candidates of one input.
@@ -308,6 +311,11 @@ class Portfolio:
     def _add(self, candidate: Candidate) -> bool:
         """Cost a candidate; False if it was tried already, came to nothing, or is what another one is."""
         if candidate in self._prices or candidate in self._failures:
+            return False
+        if self.given.clock.budget.is_over and not candidate.variant.llvm:
+            self._failures[candidate] = "the seconds are over"
+            if OVER not in self.notes:
+                self.notes.append(OVER)
             return False
         try:
             costs = self._costs(candidate)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
@@ -27,6 +26,9 @@ store may be shared, and the load remains."""
 _MAX_SETS = 12
 """Sets of gaps tried for one connected stretch of gaps."""
 
+_NONE = (1 << 15) - 1
+"""What stands for 0 in a packed point, so that 1 sets its top bit."""
+
 
 @dataclass
 class Excess:
@@ -37,34 +39,16 @@ class Excess:
     """
 
     over: list[int]
-    _prefix: list[int] = field(default_factory=list[int])
-    _worst: int = 0
-    _stale: bool = True
-
-    def within(self, gap: Gap) -> int:
-        """Points inside a gap at which registers are too many."""
-        self._sum()
-        return self._prefix[2 * gap.stop] - self._prefix[2 * gap.first]
-
-    def _sum(self) -> None:
-        if self._stale:
-            self._prefix = [0, *accumulate(map((0).__lt__, self.over))]
-            self._worst = max(self.over, default=0)
-            self._stale = False
 
     def change(self, gaps: Iterable[Gap], sign: int) -> None:
         """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
         for gap in gaps:
-            amount = sign * gap.live.bit_count()
-            points = slice(2 * gap.first, 2 * gap.stop)
-            self.over[points] = [value + amount for value in self.over[points]]
-        self._stale = True
+            self.hold(gap.first, gap.stop, sign * gap.live.bit_count())
 
     def hold(self, first: int, stop: int, amount: int) -> None:
         """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
-        for point in range(2 * first, 2 * stop):
-            self.over[point] += amount
-        self._stale = True
+        points = slice(2 * first, 2 * stop)
+        self.over[points] = [value + amount for value in self.over[points]]
 
     def free_before(self, index: int, first: int, amount: int) -> int:
         """How many instructions in a row, right before ``index`` and not before ``first``, have ``amount`` registers
@@ -81,15 +65,49 @@ class Excess:
     @property
     def worst(self) -> int:
         """The most registers that are too many at a point; 0 or less where there are enough everywhere."""
-        self._sum()
-        return self._worst
+        return max(self.over, default=0)
+
+
+class PackedExcess:
+    """The same points as one number, 16 bits each: what adds to thousands of points at once, and counts them, thousands
+    of times. The top bit of a point says that registers are too many there.
+    """
+
+    def __init__(self, over: list[int]) -> None:
+        self._points = len(over)
+        self._ones = int.from_bytes(b"\1\0" * self._points, "little")
+        self._value = int.from_bytes(b"".join((v + _NONE).to_bytes(2, "little") for v in over), "little")
+
+    @property
+    def over(self) -> list[int]:
+        packed = self._value.to_bytes(2 * self._points, "little")
+        return [int.from_bytes(packed[at : at + 2], "little") - _NONE for at in range(0, len(packed), 2)]
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether registers are too many at some point."""
+        return bool(self._value & (self._ones << 15))
+
+    def _ones_of(self, gap: Gap) -> int:
+        return self._ones >> 16 * max(self._points - 2 * (gap.stop - gap.first), 0)
+
+    def within(self, gap: Gap) -> int:
+        """Points inside a gap at which registers are too many."""
+        return (self._value >> 32 * gap.first & self._ones_of(gap) << 15).bit_count()
+
+    def change(self, gaps: Iterable[Gap], sign: int) -> None:
+        """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
+        for gap in gaps:
+            self._value += sign * gap.live.bit_count() * self._ones_of(gap) << 32 * gap.first
 
     def room(self, gaps: Iterable[Gap]) -> bool:
-        """Whether the gaps' live parts could be added without excess, all at once."""
-        return all(
-            max(self.over[2 * gap.first : 2 * gap.stop], default=-gap.live.bit_count()) + gap.live.bit_count() <= 0
-            for gap in gaps
-        )
+        """Whether the gaps' live parts could be added without excess, each by itself."""
+        for gap in gaps:
+            ones, points = self._ones_of(gap), self._value >> 32 * gap.first
+            inside = points & ones * 0xFFFF
+            if (inside + ones * gap.live.bit_count()) & (ones << 15):
+                return False
+        return True
 
 
 def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare: int) -> SpillPlan:
@@ -117,8 +135,9 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare:
     return replace(plan, reloads=tuple(moves))
 
 
-def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:
+def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, SpillPlan] | None:
     """Spill plans, by virtual register, that bring every point within its budget; None if no such plans are found."""
+    excess = PackedExcess(points.over)
     plans: dict[int, SpillPlan] = {}
     order: list[tuple[int, frozenset[Gap]]] = []
     chosen: Counter[int] = Counter()
@@ -144,7 +163,7 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
                 prices[vreg, number] = offered[0]
                 heap.append((offered[0], vreg, number, 0))
     heapq.heapify(heap)
-    while excess.worst > 0:
+    while excess.anywhere:
         if not heap:
             return None
         _, vreg, number, when = heapq.heappop(heap)
@@ -165,6 +184,7 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
             if (vreg, other) in prices:
                 heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
     _undo_unnecessary(plans, order, candidates, excess)
+    points.over[:] = excess.over
     return plans
 
 
@@ -172,7 +192,7 @@ def _undo_unnecessary(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
     candidates: Mapping[int, Candidates],
-    excess: Excess,
+    excess: PackedExcess,
 ) -> None:
     """Undo the choices that later ones have made unnecessary, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):

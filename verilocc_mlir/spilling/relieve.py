@@ -13,7 +13,7 @@ from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem, united
 from verilocc_mlir.spilling.actions import SpillAction
-from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
+from verilocc_mlir.spilling.choose import Candidates, Excess, PackedExcess, choose, load_ahead
 from verilocc_mlir.spilling.ground import ground
 from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills
 from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan, in_accumulators
@@ -195,7 +195,7 @@ class Spiller:
         """The plans, with AGPRs instead of memory as far as AGPRs are free, the most expensive plans first."""
         if not any(b.bank == "agpr" and b.registers for b in self._problem.budgets):
             return plans
-        excess = Excess(_excess(self._problem, ("agpr",), spare))
+        excess = PackedExcess(_excess(self._problem, ("agpr",), spare))
         result = dict(plans)
         for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
             if excess.room(plan.gaps) and any(m.parts & ~self._costs.constant(vreg) for m in plan.saves):

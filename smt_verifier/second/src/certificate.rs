@@ -90,10 +90,14 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         entry.masks.entry(mask.numbers()?[0]).or_default().extend(names.into_iter().map(|(name, _)| name));
     }
     for member in tree.all("Member") {
-        let numbers = member.numbers()?;
-        let class = entry.classes.get_mut(numbers[0] as usize + 1).filter(|class| class.masks.is_empty())?;
-        for (mask, sign) in numbers.iter().skip(1).zip(member.all("Sign")) {
-            class.masks.insert(*mask, sign.text == "+").is_none().then_some(())?;
+        let number = *member.numbers()?.first()? as usize + 1;
+        let class = entry.classes.get_mut(number).filter(|class| class.masks.is_empty())?;
+        for signed in member.all("Signed") {
+            for mask in span(signed.child("Span")?)? {
+                let is_new =
+                    entry.masks.contains_key(&mask) && class.masks.insert(mask, signed.text.starts_with('+')).is_none();
+                is_new.then_some(())?;
+            }
         }
     }
     entry.nonempty = tree.child("Nonempty").map_or(Some(Vec::new()), Tree::numbers)?;
@@ -101,8 +105,13 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
     entry.some = tree.child("Some").is_some();
     for claimed in tree.all("In") {
         let of_wave = claimed.text.starts_with("in wave");
-        let numbers: Vec<usize> = claimed.numbers()?.iter().map(|number| *number as usize + 1).collect();
-        let numbers = if of_wave { vec![WAVE] } else { numbers };
+        let mut numbers = if of_wave { vec![WAVE] } else { Vec::new() };
+        for number in claimed.all("Span").map(span) {
+            let known = number?.map(|number| Some(number as usize + 1).filter(|number| *number < entry.classes.len()));
+            for number in known {
+                numbers.push(number?);
+            }
+        }
         let mut claims = Claims::default();
         for claim in &claimed.inner {
             let range = claim.child("Range");
@@ -129,6 +138,15 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         entry.claims.push(claims);
     }
     entry.is_complete(context.exec.len()).then_some(entry)
+}
+
+/// The number, or the numbers from one to a greater one.
+fn span(tree: &Tree) -> Option<std::ops::RangeInclusive<u32>> {
+    match tree.numbers()?[..] {
+        [one] => Some(one..=one),
+        [first, last] => Some(first..=last).filter(|_| first < last),
+        _ => None,
+    }
 }
 
 /// The names of a range, each with its place, written out: `h NAME PLACE COUNT`, or `NAME COUNT` for both alike.

@@ -460,6 +460,7 @@ impl<'a> Walk<'a> {
             };
             self.move_frame(q, &written);
         }
+        self.compared += q.operands.len();
         self.revive(None, Some(q));
         self.heed_flags(q);
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::context::Context;
 use crate::header::object;
-use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, VCC};
+use crate::lanes::{Lane, Map, Of, Set, FIRST_SCALAR, VCC};
 use crate::masks::{Mark, Mask};
 use crate::model::{ensure, Block, Done, Operand, UNDEF};
 use crate::state;
@@ -39,6 +39,30 @@ pub struct Claimed {
     pub some: bool,
     pub claims: Vec<Claims>,
     pub place: String,
+}
+
+/// Which masks a class is in, and which it is out of: two bits of each mask, in order.
+struct Membership(Vec<u64>);
+
+impl Membership {
+    fn of(masks: impl Iterator<Item = u32>, is_in: impl Fn(u32) -> Option<bool>) -> Self {
+        let mut bits = Vec::new();
+        for (at, mask) in masks.enumerate() {
+            if at % 32 == 0 {
+                bits.push(0);
+            }
+            let known = is_in(mask).map_or(0, |inside| 1 + u64::from(inside));
+            if let Some(word) = bits.last_mut() {
+                *word |= known << (2 * (at % 32));
+            }
+        }
+        Membership(bits)
+    }
+
+    /// All that it says the other one says too.
+    fn is_said_by(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(asked, known)| asked & known == *asked)
+    }
 }
 
 impl Claimed {
@@ -119,15 +143,18 @@ impl Claimed {
         let beside = |mask: &u32| state.facts.is(&known[mask], Mark::Nonempty) || state.facts.is_beside(&known[mask]);
         let fits = state.facts.some_active() && !exec_is_zero || self.beside.iter().all(beside);
         ensure!(fits, "relation", place, "no thread may be active, or in a mask");
+        let numbers = || self.masks.keys().copied();
+        let asked: Vec<Membership> =
+            self.classes.iter().map(|part| Membership::of(numbers(), |mask| part.masks.get(&mask).copied())).collect();
         for class in &state.classes {
             if exec_is_zero && class.active && matches!(class.kind, 'T' | 'O') {
                 continue;
             }
+            let own = Membership::of(numbers(), |mask| known[&mask].is_in(class));
             let mut why = "no class is like it".to_string();
             let covers = |(number, claimed): (usize, &Part)| {
-                let is_so = |(mask, inside): (&u32, &bool)| known[mask].is_in(class) == Some(*inside);
                 let alike = if class.kind == 'W' { number == WAVE } else { claimed.kind == class.kind };
-                if !alike || number != WAVE && claimed.active != class.active || !claimed.masks.iter().all(is_so) {
+                if !alike || number != WAVE && claimed.active != class.active || !asked[number].is_said_by(&own) {
                     return false;
                 }
                 self.differs(state, class, claimed).inspect(|message| why.clone_from(message)).is_none()
@@ -260,7 +287,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     // Thread by thread both texts start with the same registers; the path and the scalars know only what is declared.
     let (mut scalar, mut vector, mut undeclared) = (state::Part::default(), state::Part::default(), Vec::new());
     let mut units = context.touched.clone();
-    units.extend(context.limits.saved.iter().copied().chain(EXEC));
+    units.extend(&context.limits.saved);
     for unit in units {
         let lane = Lane::unit(unit);
         let part = if lane.vector { &mut vector } else { &mut scalar };

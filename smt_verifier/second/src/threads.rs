@@ -369,7 +369,8 @@ impl State {
 
     /// A vector COPY of Q alone has copied `source` to `target`; `old` is what the target held before, by class.
     pub fn note_copy(&mut self, target: Lane, source: Lane, old: &[Vec<Lane>]) {
-        let written = self.written.get(&source).copied().filter(|at| *at < self.exec_written);
+        // A scalar is written for whoever waits too.
+        let written = self.written.get(&source).copied().filter(|at| source.vector && *at < self.exec_written);
         // The pass may delete a copy that stands again. Those behind it are then compared with the first one.
         let first = self.copied_before((target, source));
         let copy = first.unwrap_or(self.copies.len());

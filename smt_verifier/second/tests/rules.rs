@@ -265,7 +265,7 @@ fn claims_follow_on_every_edge() {
     let entry = |claim: &str| {
         format!(
             "verilocc-certificate 2\nfunction f\nblock 0\nsteps 1- 1=\nblock 1\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\n\
-             in 0 1\n{claim}in 2\nu %0.0 1\nin wave\nh $12292 $12292 2\nsteps 2=\nblock 2\nentry\nclass 0 P on\nclass 1 T on\n\
+             in 0 1\n{claim}in 2\nu %0.0 1\nsteps 2=\nblock 2\nentry\nclass 0 P on\nclass 1 T on\n\
              class 2 O off\nsteps 1=\nend\n"
         )
     };
@@ -286,6 +286,9 @@ fn claims_follow_on_every_edge() {
     let entry_gone =
         entry(right).replace("block 2\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\nsteps 1=\n", "block 2\n");
     assert_eq!(judge(&before, &after(live, "$vgpr0"), &entry_gone), "relation");
+    // No operand names EXEC, so nothing is known of it (spec 4.1).
+    let of_exec = entry(right).replacen("steps 2=", "in wave\nh $12292 $12292 2\nsteps 2=", 1);
+    assert_eq!(judge(&before, &after(live, "$vgpr0"), &of_exec), "relation");
 }
 
 #[test]
