@@ -14,6 +14,7 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
+from verilocc_mlir.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from smt_verifier.artefacts import RecordingSolver
@@ -128,7 +129,6 @@ def audit_command(given: _AuditGiven) -> int:
 
     from smt_verifier.artefacts import RecordingSolver
     from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
-    from verilocc_mlir.pipeline.settings import Settings
 
     recorders: dict[str, RecordingSolver] = {}
 

@@ -37,6 +37,7 @@ from verilocc_mlir.cli.server import (
     server_version,
 )
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
@@ -243,7 +244,6 @@ def _store(directory: Path | None, warn: Callable[[str], None]) -> Store | None:
     Raises:
         InputError: the one that was asked for is not to be trusted.
     """
-    from verilocc_mlir.store import Store, default_directory
 
     try:
         store = Store(default_directory() if directory is None else directory, warn)

@@ -19,6 +19,7 @@ from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.store import Store
 
 
 @click.group("corpus", cls=Group, context_settings=HELP)
@@ -76,7 +77,6 @@ def list_command(
 @_store_option
 def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | None) -> int:
     """Make the LLVM IR of listed kernels again; exit code 1 if some differ from the list, or cannot be made."""
-    from verilocc_mlir.store import Store
     from verilocc_model.corpus.kernel_list import Exported, export, read_list
 
     kernels = read_list(list_path)
@@ -100,7 +100,6 @@ def _made(
     store_path: Path | None, progress: Callable[[Any, int], None],
 ) -> list[dict[str, Any]] | None:  # fmt: skip
     """The journal of a data set that ``make`` makes here or on a Ray cluster; None where it was interrupted."""
-    from verilocc_mlir.store import Store
 
     # On a node, a relative path would be one of Ray's directories there.
     store = Store(store_path.absolute()) if store_path else None
@@ -284,7 +283,6 @@ def plans_command(given: _PlansGiven) -> int:
 @_store_option
 def remeasure_command(directory: Path, count: int, seed: int, store_path: Path | None) -> int:
     """Label some kernels of a set of verilocc corpus plans again; exit code 1 if a label differs."""
-    from verilocc_mlir.store import Store
     from verilocc_model.plans.labels import remeasured
 
     kernels = differing = 0
@@ -306,7 +304,6 @@ def facts_command(directory: Path, out: Path, jobs: int, store_path: Path | None
 
     Kernels go on where an interrupt left off.
     """
-    from verilocc_mlir.store import Store
     from verilocc_model.plans.labels import state_facts_anew
 
     def show(row: Any, remaining: int) -> None:

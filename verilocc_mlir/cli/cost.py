@@ -12,6 +12,8 @@ import click
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import CostedFile
@@ -62,7 +64,6 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
     file = _costed(source, options)
     if as_json:
         from verilocc_mlir.results.documents.cost import cost_json
-        from verilocc_mlir.version import __version__
 
         click.echo(cost_json(file, __version__), nl=False)
     else:
@@ -85,7 +86,6 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
     """
     from verilocc_mlir.cost.compare import compare
     from verilocc_mlir.cost.together import files_together
-    from verilocc_mlir.target.targets import target
 
     a, b = _costed(first, options), _costed(second, options)
     if a.target != b.target:
@@ -95,7 +95,6 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
     rows = compare(files_together(a, b, target(a.target)))
     if as_json:
         from verilocc_mlir.results.documents.cost import comparison_json
-        from verilocc_mlir.version import __version__
 
         click.echo(comparison_json(a, b, rows, __version__), nl=False)
     else:
@@ -109,7 +108,6 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
 def _costed(source: str, options: dict[str, Any]) -> CostedFile:
     from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
     from verilocc_mlir.pipeline.declared import undeclared_in
-    from verilocc_mlir.target.targets import target
     from verilocc_mlir.toolchain.inputs import decode
 
     ir = options["ir"]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from verilocc_mlir.allocators.plugins import plugins
+from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called
 from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
 
@@ -130,8 +132,6 @@ def _ways_in() -> Iterator[Check]:
 
 def _allocators() -> Iterator[Check]:
     """The allocators of other packages, each loaded and made as a compilation would."""
-    from verilocc_mlir.allocators.plugins import plugins
-    from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called
 
     for plugin in plugins():
         what = f"--allocator={plugin.name}"

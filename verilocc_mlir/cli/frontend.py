@@ -11,6 +11,7 @@ import click
 
 from verilocc_mlir.cli.options import kernel_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_directory, check_writable, make_directory, write, written_last
+from verilocc_mlir.cli.page import write_page
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.settings import Settings
@@ -129,7 +130,6 @@ def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> i
 
 def _write_pages(directory: Path, result: IreeResult, settings: Settings, progress: Callable[[str], None]) -> None:
     """``index.html`` of the module, and a page for each kernel, which is compiled once more for it."""
-    from verilocc_mlir.cli.page import write_page
     from verilocc_mlir.hooks.module_page import module_page
     from verilocc_mlir.pipeline.compile import compile_module
     from verilocc_mlir.pipeline.recording import Recording

@@ -12,6 +12,8 @@ from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.results.gate import Kernel
@@ -107,14 +109,12 @@ def gate_command(given: _GateGiven) -> int:
     from verilocc_mlir.pipeline.gate.budgets import of_no_kernel, read_budgets
     from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
     from verilocc_mlir.pipeline.gate.read import read_kernels
-    from verilocc_mlir.pipeline.settings import Settings
     from verilocc_mlir.report.gate.markdown import to_markdown
     from verilocc_mlir.report.gate.sarif import to_sarif
     from verilocc_mlir.report.gate.text import to_text
     from verilocc_mlir.results.documents.gate import to_json
     from verilocc_mlir.results.gate import GateRun, Status
     from verilocc_mlir.toolchain.inputs import decode
-    from verilocc_mlir.version import __version__
 
     allowed = read_tolerances(",".join(given.tolerances))
     for path in filter(None, (given.baseline if given.update else "", given.markdown, given.sarif)):

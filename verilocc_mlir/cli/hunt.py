@@ -16,6 +16,7 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__
 
@@ -126,7 +127,6 @@ def hunt_command(given: _HuntGiven) -> int:
     from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, here, on_ray
     from verilocc_mlir.pipeline.hunt.variants import chosen_variants
     from verilocc_mlir.pipeline.lines import JsonLines
-    from verilocc_mlir.pipeline.settings import Settings
     from verilocc_mlir.results.hunt import HuntReport, group
 
     chosen = chosen_variants(tuple(filter(None, given.variants.split(","))), given.added)

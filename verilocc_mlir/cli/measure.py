@@ -16,6 +16,7 @@ from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.measure.device import Device, OpenDevice, Subject
@@ -124,7 +125,6 @@ def measure_command(given: _MeasureGiven) -> int:
     from verilocc_mlir.measure.device import digest
     from verilocc_mlir.measure.journal import Journal
     from verilocc_mlir.measure.runner import Turns, asked
-    from verilocc_mlir.version import __version__
 
     if given.journal:
         check_writable(given.journal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import click
 
 from verilocc_mlir.cli.output import STDIO, write
+from verilocc_mlir.target.targets import target
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
@@ -50,7 +52,6 @@ def write_obligations(directory: Path, recording: Recording) -> tuple[str, ...]:
     Raises:
         InputError: the directory cannot be made or written.
     """
-    from dataclasses import replace
 
     from smt_verifier.artefacts import write_artefacts
     from verilocc_mlir.mir.printer import print_function
@@ -87,7 +88,6 @@ def write_page(
     """
     from verilocc_mlir.report.page.html import to_html
     from verilocc_mlir.results.page import PageInput
-    from verilocc_mlir.target.targets import target
 
     links: tuple[str, ...] = ()
     if obligations is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from verilocc_mlir.cli.audit import listing
 from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.errors import InputError
@@ -80,7 +81,6 @@ class _Again:
     """Audits given texts once more and keeps what is asked."""
 
     def __init__(self, texts: Sequence[Path], cpu: str, seconds: float, memory_mib: int) -> None:
-        from verilocc_mlir.cli.audit import listing
 
         self._listings = [listing(str(path)) for path in texts]
         self._cpu = cpu

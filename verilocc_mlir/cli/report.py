@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,6 @@ def report_command(
     if quiet:
         warn_missed(compiled.report.server)
     else:
-        from dataclasses import replace
-
         from verilocc_mlir.report.text import console, print_report
 
         print_report(replace(compiled.report, output=destination), console(stderr=destination == STDIO))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.allocators import allocator_names
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
 from verilocc_mlir.cli.extras import needs_service
 from verilocc_mlir.cli.options import click_option
@@ -63,7 +64,6 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
         if required:
             raise click.UsageError("--server-required needs --server")
         return options
-    from verilocc_mlir.allocators import allocator_names
 
     if options.get("model") is not None:
         raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")

@@ -9,6 +9,7 @@ import click
 
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
+from verilocc_mlir.pipeline.settings import Settings
 
 _GROUPS: dict[str, Any] = {
     "verilocc why": [
@@ -59,7 +60,6 @@ def why_command(source: str, function: str, lds: int, values: int, as_json: bool
 
     Exit codes: 0, or 2 for bad input or a failed tool.
     """
-    from verilocc_mlir.pipeline.settings import Settings
     from verilocc_mlir.pipeline.why import why
 
     path = "<stdin>" if source == STDIO else source
