@@ -30,8 +30,8 @@ from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers import triton, triton_probe
-from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
+from verilocc_mlir.toolchain.drivers.triton_text import without_marks
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.frame_marks import with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.metadata import read_code_object

@@ -18,9 +18,9 @@ from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mmra import strip_mmra
+from verilocc_mlir.toolchain.printed import surviving_intrinsics
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
-from verilocc_mlir.toolchain.unknown_intrinsics import surviving_intrinsics
 
 
 def llc(cpu: str, text: str, *flags: str) -> str:

@@ -11,10 +11,13 @@ from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.toolchain.drivers import triton
-from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
 from verilocc_mlir.toolchain.drivers.job import LlvmJob, Point
-from verilocc_mlir.toolchain.drivers.lane_spills import with_lowered_spills, with_spill_field
-from verilocc_mlir.toolchain.drivers.repeated import first_difference
+from verilocc_mlir.toolchain.drivers.triton_text import (
+    first_difference,
+    refuse_called_functions,
+    with_lowered_spills,
+    with_spill_field,
+)
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase

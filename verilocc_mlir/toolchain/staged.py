@@ -3,7 +3,7 @@
 AMDGPU allocates in three phases, each a greedy run and a rewriter: SGPR (index 0), WWM (1), VGPR with AGPR (2). Between
 them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those. The stops and resumes below run the
 same passes, in the same order, as one ``llc -O3`` does. docs/design/toolchain.md lists what the text between them does
-not say. Three of these losses are mended here, and what LLVM 22 does not know of an instruction (early_clobbers.py):
+not say. Three of these losses are mended here, and what LLVM 22 does not know of an instruction (printed.py):
 
 * ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved
   register, because its callers know what it clobbers. In a staged run the callers were selected before the callee was
@@ -26,14 +26,12 @@ from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
 from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
-from verilocc_mlir.toolchain.early_clobbers import state_early_clobbers
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.late_traps import leave_unverified
 from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
+from verilocc_mlir.toolchain.printed import mark_uncalled, refuse_unknown_intrinsics, state_early_clobbers
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
-from verilocc_mlir.toolchain.uncalled import mark_uncalled
-from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
 _SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)

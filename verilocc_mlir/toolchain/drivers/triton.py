@@ -26,12 +26,15 @@ from verilocc_mlir.crew.jobs import JobCrew
 from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.drivers import triton_worker
-from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
-from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
-from verilocc_mlir.toolchain.drivers.lane_spills import with_lowered_spills, with_spill_field
-from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+from verilocc_mlir.toolchain.drivers.triton_text import (
+    first_difference,
+    refuse_called_functions,
+    with_lowered_spills,
+    with_spill_field,
+    without_marks,
+)
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.frame_marks import without_frame_marks
