@@ -82,7 +82,8 @@ def undefine_undeclared(both: Both, state: State, number: int) -> None:
 def reads_are_declared(lanes: Lanes, allocatable: frozenset[int]) -> None:
     """No scalar register is read of which nothing is defined (MachineVerifier, "Using an undefined physical register").
 
-    LLVM's verifier asks this of P: a part of a register may be undefined, not all of it.
+    LLVM's verifier asks this of P: a part of a register may be undefined, not all of it; nor does it ask for a part of
+    what the instruction reads implicitly.
 
     Raises:
         Refused: a read of which no part is declared, or defined before in its block.
@@ -94,9 +95,12 @@ def reads_are_declared(lanes: Lanes, allocatable: frozenset[int]) -> None:
             if opcode is not None and "debug" in opcode.traits:
                 continue
             registers = [o for o in instruction.operands if o.is_register and o.vreg < 0]
+            whole = [lanes.keys(o, instruction) for o in registers if o.is_implicit and o.reads]
             for o in registers:
                 keys = lanes.keys(o, instruction) if o.reads else ()
-                if keys and allocatable.issuperset(keys) and not lanes.is_vector(keys[0]) and live.isdisjoint(keys):
+                if not keys or any(len(wider) > len(keys) and set(keys).issubset(wider) for wider in whole):
+                    continue
+                if allocatable.issuperset(keys) and not lanes.is_vector(keys[0]) and live.isdisjoint(keys):
                     raise Refused(
                         "undefined", f"${o.register} is read and not defined", f"line {instruction.line} before"
                     )

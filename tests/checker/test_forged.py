@@ -1060,7 +1060,29 @@ SAVED_WHERE_CALLED = Pair(
     info="  frameOffsetReg: '$sgpr33'\n", frame="  adjustsStack:    true\n  hasCalls:        true\n",
 )  # fmt: skip
 
+OF_A_TUPLE = Pair(
+    ("vgpr_32",), "$vgpr0, $sgpr24_sgpr25",
+    """%0:vgpr_32 = COPY $vgpr0
+    $sgpr2 = S_MOV_B32 $sgpr20{whole}
+    S_NOP 0, implicit %0""",
+    """$sgpr2 = S_MOV_B32 $sgpr20{whole}
+    S_NOP 0, implicit $vgpr0""",
+    "steps 1- 3=",
+)  # fmt: skip
+
+
+def reads_beside(whole: str) -> Pair:
+    """A part that nothing defines, read beside what an operand names as the whole."""
+    return replace(OF_A_TUPLE, before=OF_A_TUPLE.before.format(whole=whole), after=OF_A_TUPLE.after.format(whole=whole))
+
+
 WRONG: dict[str, tuple[Pair, str]] = {
+    "a scalar that nothing defines": (reads_beside(""), "undefined"),
+    "the same beside itself": (reads_beside(", implicit $sgpr20"), "undefined"),
+    "the same beside another one": (reads_beside(", implicit $sgpr24_sgpr25"), "undefined"),
+    "the same beside its tuple, of which nothing is defined": (
+        reads_beside(", implicit $sgpr20_sgpr21_sgpr22_sgpr23"), "undefined",
+    ),
     "one scalar in two registers": (CONSTANT_BUS, "operands"),
     "indexed from a copy of the first": (INDEXED, "operands"),
     "a move of two parts over its source": (IN_PARTS, "early-clobber"),
@@ -1148,6 +1170,9 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a scalar of a block that LLVM does not skip": (GONE_THROUGH, "relation"),
 }  # fmt: skip
 RIGHT = {
+    "a part that nothing defines of a tuple of which something is": reads_beside(
+        ", implicit $sgpr20_sgpr21_sgpr22_sgpr23_sgpr24_sgpr25_sgpr26_sgpr27"
+    ),
     "one scalar in one register": replace(
         CONSTANT_BUS, after=CONSTANT_BUS.after.split("\n", 1)[1].replace("$sgpr5", "$sgpr4"), steps="steps 1- 3=",
     ),

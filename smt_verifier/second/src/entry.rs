@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::header::object;
 use crate::lanes::{Lane, Map, Of, Set, FIRST_SCALAR, VCC};
 use crate::masks::{Mark, Mask};
-use crate::model::{ensure, Block, Done, Operand, UNDEF};
+use crate::model::{ensure, Block, Done, Operand, IMPLICIT, UNDEF};
 use crate::state;
 use crate::threads::{Class, State, WAVE};
 
@@ -270,8 +270,13 @@ pub fn reads_defined(context: &Context<'_>, number: usize) -> Done {
         if let Some((_, part)) = block.joints.iter().rfind(|(joint, _)| *joint == at) {
             known = declared(*part);
         }
+        let units = |o: &Operand| o.register.map_or(&[][..], |register| register.units.as_slice());
+        let whole: Vec<&[u32]> = i.operands.iter().filter(|o| o.reads() && o.is(IMPLICIT)).map(units).collect();
         for operand in i.operands.iter().filter(|o| o.reads()) {
-            let units = operand.register.map_or(&[][..], |register| &register.units);
+            let units = units(operand);
+            if whole.iter().any(|all| all.len() > units.len() && units.iter().all(|unit| all.contains(unit))) {
+                continue;
+            }
             let asked = units.iter().any(|unit| *unit >= FIRST_SCALAR && context.allocatable(Lane::unit(*unit)));
             let fits = !asked || units.iter().any(|unit| known.contains(unit));
             ensure!(fits, "undefined", i, "nothing is declared or defined of `{}`", operand.text);
