@@ -11,7 +11,7 @@ import click
 
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import solver_limits
+from verilocc_mlir.cli.limits import POSITIVE, solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 from verilocc_mlir.pipeline.settings import Settings
@@ -111,9 +111,7 @@ class _AuditGiven:
     help="A third opinion: the search with Z3 must prove what both checkers accept.",
 )
 @solver_limits
-@click.option(
-    "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
-)
+@click.option("--tool-seconds", type=POSITIVE, default=300.0, show_default=True, help="For one llc.")
 @given_as(_AuditGiven)
 def audit_command(given: _AuditGiven) -> int:
     if bool(given.kernel) + bool(given.native) + (len(given.texts) == 2 and not given.native) != 1 or (

@@ -15,6 +15,7 @@ import click
 
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -117,7 +118,7 @@ class _CompileManyGiven:
 )
 @click.option(
     "--job-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=POSITIVE,
     default=_DEFAULT_JOB_SECONDS,
     show_default=True,
     help="For one input; then UNKNOWN.",

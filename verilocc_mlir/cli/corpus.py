@@ -17,6 +17,7 @@ import click
 from verilocc_mlir.cli.extras import needs_model
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.store import Store
@@ -140,7 +141,7 @@ class _MakeGiven:
 @click.option("--teacher", "teachers", multiple=True, metavar="NAME",
               help="An allocator, improved, or llvm-greedy. [default: llvm-greedy, deterministic]")  # fmt: skip
 @click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True, help="Of a kernel.")
-@click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=180.0, show_default=True,
+@click.option("--kernel-seconds", type=POSITIVE, default=180.0, show_default=True,
               help="For one kernel; then it is left out.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
               help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
@@ -219,7 +220,7 @@ class _PlansGiven:
 )
 @click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True,
               help="Of LLVM's code of a kernel.")  # fmt: skip
-@click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
+@click.option("--kernel-seconds", type=POSITIVE, default=300.0, show_default=True,
               help="For all answers of one kernel; then it is left out.")  # fmt: skip
 @click.option("--asked", "asked_path", type=click.Path(path_type=Path), metavar="FILE.json",
               help="These kernels, each with the answers there (verilocc train answers).")  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.targets import target
@@ -32,7 +33,7 @@ _OPTIONS = (
         "--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc."
     ),
     click.option(
-        "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
+        "--tool-seconds", type=POSITIVE, default=300.0, show_default=True,
         help="For one run of an LLVM tool.",
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ import click
 
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Settings
@@ -85,7 +86,7 @@ class _GateGiven:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 @click.option(
     "--tool-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=POSITIVE,
     default=300.0,
     show_default=True,
     help="For one LLVM tool.",

@@ -13,6 +13,7 @@ import click
 
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode
@@ -94,7 +95,7 @@ class _HuntGiven:
     "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Cases at once. [default: one a core]"
 )
 @click.option(
-    "--case-seconds", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True,
+    "--case-seconds", type=POSITIVE, default=600.0, show_default=True,
     help="For one case; then unknown.",
 )  # fmt: skip
 @click.option(
@@ -105,11 +106,11 @@ class _HuntGiven:
     "--reduce-seconds", type=click.FloatRange(0), default=120.0, show_default=True,
     help="For one group's example; 0: reduce none.",
 )  # fmt: skip
-@click.option("--hours", type=click.FloatRange(0, min_open=True), default=None, help="Take no new case after so long.")
+@click.option("--hours", type=POSITIVE, default=None, help="Take no new case after so long.")
 @click.option("--again", is_flag=True, help="Try once more what was not proved.")
 @ray_options
-@click.option("--solver-seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True)
-@click.option("--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True)
+@click.option("--solver-seconds", type=POSITIVE, default=60.0, show_default=True)
+@click.option("--tool-seconds", type=POSITIVE, default=300.0, show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="Say only what is wrong.")
 @given_as(_HuntGiven)
 def hunt_command(given: _HuntGiven) -> int:

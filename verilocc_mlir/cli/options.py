@@ -10,6 +10,7 @@ import click
 
 from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
 from verilocc_mlir.cli.extras import needs_ray
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.pipeline.options import OPTIONS, Group, Kind, Option
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
 from verilocc_mlir.toolchain.choice import ToolchainChoice
@@ -57,7 +58,7 @@ def click_option(defined: Option) -> Callable[[_Command], _Command]:
         # Whether it was given matters: with a server it is the server's.
         help_text, default = f"{help_text} [default: {default}; with --server the server's]", ""
     kinds: dict[Kind, Any] = {
-        Kind.SECONDS: click.FloatRange(0, min_open=True),
+        Kind.SECONDS: POSITIVE,
         Kind.COUNT: click.IntRange(1, MOST_SAMPLES),
         Kind.PATH: click.Path(path_type=Path),
         Kind.TOOLCHAIN: click.Choice([choice.value for choice in ToolchainChoice]),

@@ -22,10 +22,11 @@ from verilocc_mlir.allocators.registry import (
 from verilocc_mlir.cli.extras import needs_ray, needs_service
 from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import ray_options
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
-_SECONDS = click.FloatRange(0, min_open=True)
+_SECONDS = POSITIVE
 PACKAGED = "packaged"
 """The name of the model in the package ``verilocc_model``."""
 _DEFAULT_ADDRESS = "127.0.0.1:50551"

@@ -12,6 +12,7 @@ import click
 
 from verilocc_mlir.cli.extras import needs_language_model
 from verilocc_mlir.cli.help import HELP, Command, Group
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.errors import ExitCode
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -89,9 +90,9 @@ def train_adapter_command(
 @click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
 @click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
 @click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
-@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--temperature", type=POSITIVE, default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--seconds", type=POSITIVE, default=60.0, show_default=True, help="An answer.")
 @click.option("--target", "targets", multiple=True, metavar="GPU", help="Only these; one held out has to be named.")
 @click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The labelled problems.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
@@ -119,10 +120,10 @@ def _asking(samples: int) -> Any:
             click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]"),
             click.option("--target", "targets", multiple=True, metavar="GPU",
                          help="Only these; one held out has to be named."),
-            click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+            click.option("--seconds", type=POSITIVE, default=60.0, show_default=True,
                          help="An answer."),
             click.option("--seed", type=int, default=0, show_default=True),
-            click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True),
+            click.option("--temperature", type=POSITIVE, default=0.7, show_default=True),
             click.option("--samples", type=click.IntRange(1), default=samples, show_default=True,
                          help="Answers to each problem."),
             click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked."),
@@ -202,7 +203,7 @@ def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--plans", is_flag=True, help="BASE states plans, and DIR has labels of plans (verilocc corpus plans).")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
-@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
+@click.option("--minutes", type=POSITIVE, default=30.0, show_default=True, help="At most.")
 @click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
 @click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
@@ -235,12 +236,12 @@ def adapt_command(
 )
 @click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
 @click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")
-@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--temperature", type=POSITIVE, default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--seconds", type=POSITIVE, default=60.0, show_default=True, help="An answer.")
 @click.option(
     "--exact-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=POSITIVE,
     default=20.0,
     show_default=True,
     help="The exact allocator's time for an answer.",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.pipeline.settings import Settings
 
@@ -47,7 +48,7 @@ _GROUPS: dict[str, Any] = {
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 @click.option(
     "--tool-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=POSITIVE,
     default=300.0,
     show_default=True,
     help="For one LLVM tool.",
