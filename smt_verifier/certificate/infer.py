@@ -213,7 +213,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
         read = live if cls.active else later
         if joined and cls.kind == "O" and not cls.active:
             read = set[int]()  # Mostly nobody wakes them.
-        part = _kept(both, cls.part, read, declared if path else None)
+        part = _kept(both, cls.part, read, declared if cls.active else None)
         at = cls.kind, cls.active, member
         classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)
     in_vectors = {n for part in classes.values() for n in part.where}

@@ -376,7 +376,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
         raise Refused("certificate", "not one class is the path, and active", f"block {number}")
     scalars = _part(entry.scalars)
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
-    for part in (scalars, *(c.part for c in classes if c.kind == "P")):
+    for part in (scalars, *(c.part for c in classes if c.active)):
         pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
         wrong = next((p for p, name in pristine if part.holds[p] - {name} or p in both.named_after), None)
         if wrong is not None:

@@ -100,7 +100,7 @@ impl Claimed {
                 claims.undefined.iter().for_each(|name| part.set_undefined(*name));
                 claims.doubtful.iter().for_each(|name| part.set_doubtful(*name));
             }
-            if number == WAVE || claimed.kind == 'P' {
+            if number == WAVE || claimed.active {
                 self.check_live_ins(context, claimed, &live)?;
             }
             if number == WAVE {
