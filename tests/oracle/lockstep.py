@@ -135,6 +135,18 @@ class Oracle:
         )
         return found or next((fault for fault in events if fault), "")
 
+    def given(self, grain: int) -> frozenset[int] | None:
+        """Units that hold something when the function begins; None: all, as the caller of a function may want them
+        kept.
+
+        What a kernel does not declare live-in is undefined there. Trap and special registers need no declaration.
+        """
+        if self._is_called:
+            return None
+        declared = Decoder(self.pre, grain, self.wave_size).live_ins(self.pre.blocks[0])
+        declared |= {u for row in self.pre.liveins for u in physical_register(row.reg).units}
+        return declared | self.reserved
+
     def _declared(self, post: MachineFunction, grain: int) -> list[tuple[frozenset[int], frozenset[int]]]:
         """Places declared live-in of each block, before and after."""
         left, right = (Decoder(f, grain, self.wave_size) for f in (self.pre, post))
@@ -185,7 +197,7 @@ class _Run:
         self.seed = seed
         self.grain = grain
         self.entry = (seed >> 7) % EVERY_THREAD + 1 if seed & 3 else EVERY_THREAD
-        self.pre = Side(seed, True, self.entry)
+        self.pre = Side(seed, True, self.entry, oracle.given(grain))
         self.post = Side(seed, False, self.entry)
         self.events = 0
         self.oracle = oracle

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from oracle.decode import VIRTUAL, Decoded, Place, UnsupportedCode
 from oracle.opcodes import EQUAL
-from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.registers import TTMP_BASE, physical_register
 
 Value: TypeAlias = "int | None"
 """16 or 32 bits as a 64-bit hash; None: the pre-RA side leaves it undefined."""
@@ -33,11 +33,13 @@ class Side:
         seed: both sides start from the machine state that it gives.
         before: this is the pre-RA side, where what nobody wrote is undefined; on the other one it is garbage.
         entry: mask of the threads that enter.
+        given: units of VGPRs, AGPRs and SGPRs that hold something when the function begins; None: all of them.
     """
 
-    def __init__(self, seed: int, before: bool, entry: int) -> None:
+    def __init__(self, seed: int, before: bool, entry: int, given: frozenset[int] | None = None) -> None:
         self.seed = seed
         self.before = before
+        self.given = given
         self.scalars: dict[int, Value] = {EXEC: entry, EXEC + 1: 0, EXEC + 2: 0, EXEC + 3: 0}
         self.vectors: dict[int, list[Value]] = {}
         self.lanes: dict[int, dict[int, Value]] = {}
@@ -64,18 +66,21 @@ class Side:
         self._garbage += 1
         return mixed(self.seed, 1, self._garbage)
 
+    def _is_given(self, place: int) -> bool:
+        return place < VIRTUAL and (self.given is None or place >= TTMP_BASE or place in self.given)
+
     def scalar(self, place: int) -> Value:
         value = self.scalars.get(place, -1)
         if value == -1:
-            value = mixed(self.seed, 2, place) if place < VIRTUAL else self.garbage()
+            value = mixed(self.seed, 2, place) if self._is_given(place) else self.garbage()
             self.scalars[place] = value
         return value
 
     def vector(self, place: int) -> list[Value]:
         row = self.vectors.get(place)
         if row is None:
-            physical = place < VIRTUAL
-            row = [mixed(self.seed, 3, place, t) if physical else self.garbage() for t in range(THREADS)]
+            given = self._is_given(place)
+            row = [mixed(self.seed, 3, place, t) if given else self.garbage() for t in range(THREADS)]
             self.vectors[place] = row
         return row
 
