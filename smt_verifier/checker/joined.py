@@ -104,10 +104,12 @@ def copied_blocks(after: Lanes) -> Copied:
     """Which instructions LLVM may bring together.
 
     Raises:
-        Refused: it may exchange the registers of some moves over a write of EXEC, or find one there (10.11).
+        Refused: it may exchange the registers of some moves over a write of EXEC, or find one there; or it takes two
+            instructions for the same that do not read the same (10.11).
     """
     count = len(after.parts)
     flow = _flow(after)
+    _check_undefined(flow)
     near = [flow.near(number) for number in range(count)]
     behind: list[list[int]] = [[] for _ in near]
     for number, of in enumerate(near):
@@ -225,6 +227,17 @@ def _flow(after: Lanes) -> _Flow:
     ]
     words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
     return _Flow(after, ahead, before, kept, said, words)
+
+
+def _check_undefined(flow: _Flow) -> None:
+    """BranchFolder::HoistCommonCodeInSuccs keeps one of two instructions that differ in nothing but ``undef``."""
+    firsts: dict[int, tuple[int, tuple[bool, ...]]] = {}
+    for number, words in enumerate(flow.said):
+        for i, word in zip(flow.after.code(number), words, strict=True):
+            undefined = tuple("undef" in o.flags for o in i.operands if o.is_use and o.register)
+            block, first = firsts.setdefault(word, (number, undefined))
+            if undefined != first:
+                raise _refused(i, f"an undefined register, where that of bb.{block} reads it, or the other way round")
 
 
 def _said(operand: Operand) -> tuple[str, bool]:

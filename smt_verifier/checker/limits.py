@@ -19,6 +19,19 @@ _KEPT = ("scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg")
 _SET_ASIDE = (*_KEPT, "sgprForEXECCopy", "longBranchReservedReg", "wwmReservedRegs")
 _UNSIGNED = 1 << 32
 _MOST_WORK_ITEMS = 1024
+_WORDS = frozenset(
+    """
+    alignstack allockind allocsize alwaysinline builtin cold convergent denormal_fpenv
+    disable_sanitizer_instrumentation flatten hot inlinehint memory minsize mustprogress nobuiltin nocallback
+    nocf_check nocreateundeforpoison nodivergencesource noduplicate nofree noimplicitfloat noinline nomerge
+    nonlazybind noprofile norecurse noredzone noreturn nosanitize_bounds nosanitize_coverage nosync nounwind
+    null_pointer_is_valid optdebug optforfuzzing optnone optsize skipprofile speculatable strictfp uwtable
+    vscale_range willreturn
+    """.split()  # noqa: SIM905
+)
+"""Attributes without quotes of which no pass behind the phase makes more than is said here (``naked`` leaves out
+prologue and epilogue).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,8 @@ def limits(
     target = _target(processor, strings, data)
     if convention not in data.conventions:
         raise Refused("calling-convention", f"the calling convention {convention} is not followed")
+    if unknown := {word.partition("(")[0].partition("=")[0] for word in words} - _WORDS:
+        raise Refused("attribute", f"the attribute {min(unknown)} is not followed")
     *masks, is_shader = data.conventions[convention]
     callee_saved = data.mask(masks[target.has_agprs]) or frozenset()
     if _integer("amdgpu-dynamic-vgpr-block-size", strings) or fields.get(f"{_INFO}dynamicVGPRBlockSize", "0") != "0":

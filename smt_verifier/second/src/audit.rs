@@ -28,10 +28,11 @@ pub fn audit_phase(
     module::compare(&p.module, &q.module, processor)?;
     let limits = limits::limits(&x, &p.module, processor)?;
     let objects = header::compare(&x, &y, &limits, processor)?;
+    let module::Attributes { convention, strings, .. } = module::attributes(&p.module, &x.name)?;
+    header::frame(&x, &y, &convention)?;
     check::same_blocks(&x, &y)?;
     [&mut x, &mut y].into_iter().for_each(joined::join);
     let (coarse, wave32) = (is_coarse(&x) && is_coarse(&y), processor.wave_size == 32);
-    let module::Attributes { convention, strings, .. } = module::attributes(&p.module, &x.name)?;
     let features = strings.get("target-features").map_or("", String::as_str);
     let mut of_function = processor.clone();
     of_function.half_moves &= features.split(',').all(|feature| feature != "-real-true16");

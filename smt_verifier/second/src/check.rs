@@ -15,7 +15,7 @@ use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
-use crate::tables::tables;
+use crate::tables::{tables, Register};
 use crate::threads::{Side, State, WAVE};
 
 /// What is going on in one block.
@@ -82,6 +82,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let live = &entry::live_virtual(context);
     let left = &joined::check(context.after)?;
     nothing_taken(context)?;
+    nothing_moved(context)?;
     behind::check(context)?;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
@@ -171,6 +172,34 @@ fn nothing_taken(context: &Context<'_>) -> Done {
         let free = units.all(|unit| key != "frameOffsetReg" && pointer.contains(unit) || !named.contains(unit));
         ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
     }
+    Ok(())
+}
+
+/// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
+/// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
+/// saved then.
+fn nothing_moved(context: &Context<'_>) -> Done {
+    let q = context.after;
+    let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));
+    let listed: Vec<_> = registers("wwmReservedRegs").chain(registers("spillPhysVGPRs")).collect();
+    if !listed.is_empty() && !context.has_virtual {
+        let live = q.blocks.iter().flat_map(|block| &block.liveins).map(|(register, _)| *register);
+        for register in q.operands().filter_map(|o| o.register).chain(live) {
+            let is_part = |own: &&Register| {
+                own.name != register.name && own.units.iter().any(|unit| register.units.contains(unit))
+            };
+            let named = listed.iter().any(is_part) && listed.iter().all(|own| own.name != register.name);
+            ensure!(!named, "reserved-register", "", "${} is named, a part of which LLVM may move", register.name);
+        }
+    }
+    let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
+    let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
+    let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
+    let free = |unit: &u32| context.limits.allocatable.contains(unit) && !context.touched_after.contains(unit);
+    let lowest = pairs.map(|pair| &pair.units).find(|units| units.iter().all(free));
+    let is_lost = lowest
+        .is_some_and(|units| units[0] < of_branches && units.iter().any(|unit| context.limits.saved.contains(unit)));
+    ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM branches by them");
     Ok(())
 }
 

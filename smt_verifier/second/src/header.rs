@@ -22,6 +22,31 @@ pub fn value(function: &Function, path: &str) -> String {
     function.fields.get(path).map_or(default, String::as_str).to_string()
 }
 
+/// LLVM lays out the frame, of a called function further slots too, as the header says (SIMachineFunctionInfo's
+/// constructor, AMDGPU::isEntryFunctionCC).
+///
+/// # Errors
+/// `header`: it says something else than LLVM's would.
+pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
+    let stage = convention.strip_prefix("amdgpu_").unwrap_or("");
+    let enters =
+        convention == "spir_kernel" || matches!(stage, "kernel" | "cs" | "es" | "gs" | "hs" | "ls" | "ps" | "vs");
+    ensure!((info(p, "isEntryFunction") == "true") == enters, "header", "", "{convention} against isEntryFunction");
+    if enters || p.stack.len() == q.stack.len() {
+        return Ok(());
+    }
+    let pointer = info(p, "stackPtrOffsetReg");
+    ensure!(pointer == "$sgpr32", "header", "", "a called function is given its stack in s32, not {pointer}");
+    let given = if convention.contains("chain") { "48_sgpr49_sgpr50_sgpr51" } else { "0_sgpr1_sgpr2_sgpr3" };
+    let descriptor = info(p, "scratchRSrcReg");
+    let is_given =
+        descriptor.strip_prefix("$sgpr").map_or(matches!(&*descriptor, "" | "$private_rsrc_reg"), |own| own == given);
+    ensure!(is_given, "header", "", "the scratch descriptor is not in s{given}, but in {descriptor}");
+    let calls = q.instructions().any(|i| i.has("call"));
+    ensure!(!calls || value(q, "frameInfo.hasCalls") == "true", "header", "", "it calls, and hasCalls is not true");
+    Ok(())
+}
+
 pub fn has_argument(function: &Function, name: &str) -> bool {
     function.fields.contains_key(&format!("machineFunctionInfo.argumentInfo.{name}"))
 }

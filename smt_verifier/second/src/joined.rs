@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE};
+use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE, UNDEF};
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -237,6 +237,22 @@ fn same(a: &Instruction, b: &Instruction) -> bool {
     a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
 }
 
+/// BranchFolder hoists the first of two instructions that it takes for the same, and does not compare `undef`.
+fn undefined_alike(after: &Function) -> Done<()> {
+    let is_undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
+    let all = || after.blocks.iter().flat_map(|block| &block.instructions);
+    let names: BTreeSet<&str> =
+        all().filter(|i| i.operands.iter().any(is_undefined)).map(|i| i.name.as_str()).collect();
+    let mut firsts: Map<String, Vec<bool>> = Map::default();
+    for i in all().filter(|i| names.contains(i.name.as_str())) {
+        let words: String = i.operands.iter().map(|o| format!(" {} {}", o.is_def(), o.text)).collect();
+        let own: Vec<bool> = i.operands.iter().map(is_undefined).collect();
+        let first = firsts.entry(i.name.clone() + &words).or_insert_with(|| own.clone());
+        ensure!(*first == own, "not-followed", i, "one like it does not read what it reads");
+    }
+    Ok(())
+}
+
 fn makes_no_code(i: &Instruction) -> bool {
     i.has("no-code") || i.has("frame-adjust")
 }
@@ -254,6 +270,7 @@ fn is_vector(lane: &Lane) -> bool {
 /// # Errors
 /// `not-followed`: there are some.
 pub fn check(after: &Function) -> Done<Vec<Left>> {
+    undefined_alike(after)?;
     let flow = Flow::of(after);
     let near: Vec<Near> = (0..after.blocks.len()).map(|number| flow.near(number)).collect();
     let mut all = vec![Left::default(); near.len()];

@@ -199,6 +199,17 @@ pub fn preserved(convention: &str, target: &Processor) -> Done<BTreeSet<u32>> {
     Ok(need!(none.or_else(|| tables().mask(mask)), "attribute", "", "the mask {mask} is not known"))
 }
 
+/// Attributes without quotes of which LLVM makes nothing behind the phase but what is said here.
+const WORDS: [&str; 45] = [
+    "alignstack", "allockind", "allocsize", "alwaysinline", "builtin", "cold", "convergent", "denormal_fpenv",
+    "disable_sanitizer_instrumentation", "flatten", "hot", "inlinehint", "memory", "minsize", "mustprogress",
+    "nobuiltin", "nocallback", "nocf_check", "nocreateundeforpoison", "nodivergencesource", "noduplicate", "nofree",
+    "noimplicitfloat", "noinline", "nomerge", "nonlazybind", "noprofile", "norecurse", "noredzone", "noreturn",
+    "nosanitize_bounds", "nosanitize_coverage", "nosync", "nounwind", "null_pointer_is_valid", "optdebug",
+    "optforfuzzing", "optnone", "optsize", "skipprofile", "speculatable", "strictfp", "uwtable", "vscale_range",
+    "willreturn",
+];
+
 /// What an allocator may do in a function of this file.
 ///
 /// # Errors
@@ -206,6 +217,10 @@ pub fn preserved(convention: &str, target: &Processor) -> Done<BTreeSet<u32>> {
 /// is not known.
 pub fn limits(function: &Function, module: &str, target: &Processor) -> Done<Limits> {
     let attributes = attributes(module, &function.name)?;
+    for word in &attributes.words {
+        let name = word.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        ensure!(WORDS.contains(&name), "attribute", "", "the attribute {name} is not followed");
+    }
     let is_dynamic = !matches!(info(function, "dynamicVGPRBlockSize").as_str(), "" | "0");
     ensure!(!is_dynamic, "attribute", "", "VGPRs are allocated dynamically");
     let target = with_features(target, &attributes)?;
@@ -262,6 +277,7 @@ mod tests {
     #[test]
     fn attributes_set_the_limits() {
         assert_eq!(counted(""), Some([64, 64, 102]));
+        assert_eq!(counted("nounwind memory(none) uwtable(sync)"), counted(""));
         assert_eq!(counted("\"amdgpu-agpr-alloc\"=\"0\""), Some([128, 0, 102]));
         assert_eq!(
             counted("\"amdgpu-num-vgpr\"=\"0x20\" \"amdgpu-num-sgpr\"=\"062\""),
@@ -276,6 +292,7 @@ mod tests {
             "\"target-features\"=\"cumode\"",
             "\"target-features\"=\"+no-such\"",
             "\"amdgpu-dynamic-vgpr-block-size\"=\"16\"",
+            "naked nounwind",
         ] {
             assert_eq!(counted(wrong), None, "{wrong}");
         }

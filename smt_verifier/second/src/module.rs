@@ -204,11 +204,11 @@ pub fn attributes(module: &str, name: &str) -> Done<Attributes> {
     let (mut own, mut all): (_, Vec<String>) = (split(tail)?.into_iter(), Vec::new());
     while let Some(word) = own.next() {
         match word.as_str() {
-            "section" | "partition" | "gc" => drop(own.next()),
+            "section" | "partition" | "gc" | "align" => drop(own.next()),
             "prefix" | "prologue" | "personality" => return Err(wrong(format!("{name} has a {word}"))),
-            // Not attributes. What follows `align` is a number.
-            "align" | "comdat" => {}
-            _ if word.starts_with('!') => {}
+            // Not attributes.
+            "unnamed_addr" | "local_unnamed_addr" => {}
+            _ if word.starts_with('!') || word.starts_with("comdat") || word.starts_with("addrspace(") => {}
             _ => match word.strip_prefix('#') {
                 Some(number) => all.extend(named(&groups, number)?.iter().cloned()),
                 None => all.push(word),
