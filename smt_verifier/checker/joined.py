@@ -17,6 +17,7 @@ _DUPLICATED = 2
 a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
+_STAYS = ("may-store", "call", "side-effects", "terminator")
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
@@ -230,10 +231,15 @@ def _flow(after: Lanes) -> _Flow:
 
 
 def _check_undefined(flow: _Flow) -> None:
-    """BranchFolder::HoistCommonCodeInSuccs keeps one of two instructions that differ in nothing but ``undef``."""
+    """BranchFolder::HoistCommonCodeInSuccs keeps one of two instructions that differ in nothing but ``undef``; it looks
+    no further than ``MachineInstr::isSafeToMove`` lets it.
+    """
     firsts: dict[int, tuple[int, tuple[bool, ...]]] = {}
     for number, words in enumerate(flow.said):
         for i, word in zip(flow.after.code(number), words, strict=True):
+            opcode = flow.after.tables.opcode(i.opcode)
+            if opcode is None or not ("asm" in opcode.traits or opcode.traits.isdisjoint(_STAYS)):
+                break
             undefined = tuple("undef" in o.flags for o in i.operands if o.is_use and o.register)
             block, first = firsts.setdefault(word, (number, undefined))
             if undefined != first:

@@ -237,10 +237,14 @@ fn same(a: &Instruction, b: &Instruction) -> bool {
     a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
 }
 
-/// BranchFolder hoists the first of two instructions that it takes for the same, and does not compare `undef`.
+/// BranchFolder hoists the first of two instructions that it takes for the same, and does not compare `undef`. It looks no
+/// further than `MachineInstr::isSafeToMove` lets it.
 fn undefined_alike(after: &Function) -> Done<()> {
     let is_undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
-    let all = || after.blocks.iter().flat_map(|block| &block.instructions);
+    let stays = |i: &Instruction| {
+        ["may-store", "call", "side-effects", "terminator"].iter().any(|word| !i.has("asm") && i.has(word))
+    };
+    let all = || after.blocks.iter().flat_map(|block| block.instructions.iter().take_while(|i| !stays(i)));
     let names: BTreeSet<&str> =
         all().filter(|i| i.operands.iter().any(is_undefined)).map(|i| i.name.as_str()).collect();
     let mut firsts: Map<String, Vec<bool>> = Map::default();
