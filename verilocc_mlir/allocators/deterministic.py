@@ -16,6 +16,7 @@ from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
 from verilocc_mlir.allocators.search import KnownStarts, Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
 from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 STRATEGIES = (
@@ -118,6 +119,7 @@ class _Search(Tables):
         tries = ceilings(self.problem, space)
         stuck: Placement | None = None
         for number, ceiling in enumerate(tries, 1):
+            check_seconds()
             last = number == len(tries)
             best, partial = self._best_of_strategies((ceiling,), every=last)
             if best is not None:

@@ -19,6 +19,7 @@ from smt_verifier.smt import Solver
 from verilocc_mlir.allocators import Allocator, Patient
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.banks import in_vgprs
+from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.printer import print_mir, with_register_rows
@@ -155,31 +156,37 @@ def try_allocators(
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     held: Candidate | None = None
-    for number, spare in enumerate(limits.spills.spare):
-        if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
-            break
-        with clock.measure("spill"):
-            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
-        if relieved is None or (held is not None and relieved.cost >= _burden(held)):
-            break
-        if not relieved.actions and (number or candidate.proposed[-1].partial is None):
-            continue
-        with clock.measure("build"):
-            smaller = build_problem(file, relieved.function, target, phase)
-        last = spare == limits.spills.spare[-1]
-        chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
-        whole = again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
-        if held is None:
-            splits = _Splits(file, target, phase, clock, limits)
-            again = splits.after(whole, relieved.function)
-            if again.lacks_room and not number and not limits.spills.always:
-                again, relieved = splits.with_room(again, spiller, relieved, spare)
-        result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
-        if again.spills and relieved.actions:
-            # A little more spilled may cost less than many copies.
-            held, candidate = result, _after(candidate, whole)
-        else:
-            candidate = result
+    try:
+        for number, spare in enumerate(limits.spills.spare):
+            if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
+                break
+            with clock.measure("spill"):
+                relieved = spiller.relieve(
+                    spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators
+                )
+            if relieved is None or (held is not None and relieved.cost >= _burden(held)):
+                break
+            if not relieved.actions and (number or candidate.proposed[-1].partial is None):
+                continue
+            with clock.measure("build"):
+                smaller = build_problem(file, relieved.function, target, phase)
+            last = spare == limits.spills.spare[-1]
+            chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
+            whole = again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+            if held is None:
+                splits = _Splits(file, target, phase, clock, limits)
+                again = splits.after(whole, relieved.function)
+                if again.lacks_room and not number and not limits.spills.always:
+                    again, relieved = splits.with_room(again, spiller, relieved, spare)
+            result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
+            if again.spills and relieved.actions:
+                # A little more spilled may cost less than many copies.
+                held, candidate = result, _after(candidate, whole)
+            else:
+                candidate = result
+    except OutOfSecondsError:
+        if held is None and candidate.function is None:
+            raise
     if held is not None and (candidate.function is None or _burden(candidate) >= _burden(held)):
         return held
     return candidate
@@ -232,29 +239,32 @@ class _Splits:
         room at every point costs.
         """
         last, spills, first = candidate.proposed[-1], self.limits.spills, relieved
-        everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
         tight: Tight = ()
-        for _ in range(spills.steps):
-            if self.stuck is None or last.partial is None or everywhere is None or self.clock.budget.is_over:
-                break
-            at = relieved.text.origins[self.stuck.index]
-            around = max(at - 3, 0), at + 1
-            tight = (*tight, (*around, relieved.least_free(*around) + 2))
-            with self.clock.measure("spill"):
-                more = spiller.relieve(
-                    spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight, leave=LEAVE
-                )
-            if more is None or more.cost > everywhere.cost:
-                break
-            relieved = more
-            with self.clock.measure("build"):
-                problem = build_problem(self.file, relieved.function, self.target, self.phase)
-            # Nothing has a place yet: what the allocator found is of another text.
-            nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
-            without_places = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
-            again = self.after(without_places, relieved.function)
-            if again.function is not None:
-                return again, relieved
+        try:
+            everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
+            for _ in range(spills.steps):
+                if self.stuck is None or last.partial is None or everywhere is None or self.clock.budget.is_over:
+                    break
+                at = relieved.text.origins[self.stuck.index]
+                around = max(at - 3, 0), at + 1
+                tight = (*tight, (*around, relieved.least_free(*around) + 2))
+                with self.clock.measure("spill"):
+                    more = spiller.relieve(
+                        spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight, leave=LEAVE
+                    )
+                if more is None or more.cost > everywhere.cost:
+                    break
+                relieved = more
+                with self.clock.measure("build"):
+                    problem = build_problem(self.file, relieved.function, self.target, self.phase)
+                # Nothing has a place yet: what the allocator found is of another text.
+                nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
+                without_places = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
+                again = self.after(without_places, relieved.function)
+                if again.function is not None:
+                    return again, relieved
+        except OutOfSecondsError:
+            pass  # What was placed with less room stands.
         return candidate, first
 
 

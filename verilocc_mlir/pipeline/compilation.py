@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.budget import within
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
@@ -155,7 +156,9 @@ class Compilation:
         # LLVM's own result needs nothing of ours: the second core makes it while this one allocates.
         with ThreadPoolExecutor(max_workers=1) as beside:
             try:
-                return self._run(beside)
+                budget = self.clock.budget
+                with within(lambda: budget.is_over):
+                    return self._run(beside)
             except BaseException:
                 # Leaving the block waits for the other thread's tool, which has nothing left to do.
                 self.compiler.running.kill()

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
 
@@ -157,6 +158,7 @@ def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, Sp
     # bound. Sets of the same register may become cheaper, because they share its store.
     heap: list[tuple[float, int, int, int]] = []
     for vreg, candidate in candidates.items():
+        check_seconds()
         for number in range(len(candidate.sets)):
             offered = offer(vreg, number)
             if offered is not None:
@@ -164,6 +166,7 @@ def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, Sp
                 heap.append((offered[0], vreg, number, 0))
     heapq.heapify(heap)
     while excess.anywhere:
+        check_seconds()
         if not heap:
             return None
         _, vreg, number, when = heapq.heappop(heap)
@@ -196,6 +199,7 @@ def _undo_unnecessary(
 ) -> None:
     """Undo the choices that later ones have made unnecessary, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
+        check_seconds()
         plan = plans.get(vreg)
         if plan is None or not added <= plan.gaps or not excess.room(added):
             continue

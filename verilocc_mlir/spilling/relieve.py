@@ -7,8 +7,10 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem, united
@@ -132,8 +134,11 @@ class Spiller:
         key = spare, accumulators, tight
         if key not in self._chosen:
             # The choice is greedy: with more room asked for, it may come to less.
-            choices = [self._choice(spare + more, accumulators, tight) for more in (0, *MORE_ROOM)]
-            self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None) if choices[0] else None
+            choices = [self._choice(spare, accumulators, tight)]
+            if choices[0]:
+                with suppress(OutOfSecondsError):
+                    choices.extend(self._choice(spare + more, accumulators, tight) for more in MORE_ROOM)
+            self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None)
         chosen = self._chosen[key]
         if chosen is None:
             return None

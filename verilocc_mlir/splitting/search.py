@@ -11,6 +11,7 @@ from verilocc_mlir.allocators.protocol import Partial
 from verilocc_mlir.allocators.search import by_start, by_width
 from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.spilling.ground import Ground
 from verilocc_mlir.splitting.cover import Cover, Links
@@ -128,6 +129,7 @@ class _Splitting:
 
     def _somehow(self, item: Item, stay: tuple[int, ...]) -> bool:
         """Put the item somewhere, without driving out the ranges that ``stay``."""
+        check_seconds()
         if self._whole(item) or self._over_several(item):
             return True
         return len(stay) < len(_EVICTIONS) and self._in_place_of_others(item, stay)
