@@ -110,7 +110,7 @@ def copied_blocks(after: Lanes) -> Copied:
     """
     count = len(after.parts)
     flow = _flow(after)
-    _check_undefined(flow)
+    _check_hoisted(flow)
     near = [flow.near(number) for number in range(count)]
     behind: list[list[int]] = [[] for _ in near]
     for number, of in enumerate(near):
@@ -230,20 +230,51 @@ def _flow(after: Lanes) -> _Flow:
     return _Flow(after, ahead, before, kept, said, words)
 
 
-def _check_undefined(flow: _Flow) -> None:
-    """BranchFolder::HoistCommonCodeInSuccs keeps one of two instructions that differ in nothing but ``undef``; it looks
-    no further than ``MachineInstr::isSafeToMove`` lets it.
+def _check_hoisted(flow: _Flow) -> None:
+    """BranchFolder::HoistCommonCodeInSuccs hoists what both successors of a block begin with, as far as
+    ``MachineInstr::isSafeToMove`` lets it, and keeps one of two instructions that may differ in ``undef``, memory
+    operands and marks. Where all of a block is hoisted, what follows it comes next.
     """
-    firsts: dict[int, tuple[int, tuple[bool, ...]]] = {}
-    for number, words in enumerate(flow.said):
-        for i, word in zip(flow.after.code(number), words, strict=True):
-            opcode = flow.after.tables.opcode(i.opcode)
-            if opcode is None or not ("asm" in opcode.traits or opcode.traits.isdisjoint(_STAYS)):
-                break
-            undefined = tuple("undef" in o.flags for o in i.operands if o.is_use and o.register)
-            block, first = firsts.setdefault(word, (number, undefined))
-            if undefined != first:
-                raise _refused(i, f"an undefined register, where that of bb.{block} reads it, or the other way round")
+    firsts = [_first(flow, number) for number in range(len(flow.ahead))]
+    pending = [(min(places), 0, max(places), 0) for places in flow.ahead if len(places) == 2]
+    seen = set(pending)
+    while pending:
+        a, i, b, j = pending.pop()
+        of_a, of_b = firsts[a].numbers, firsts[b].numbers
+        while a != b and i < len(of_a) and j < len(of_b) and flow.said[a][of_a[i]] == flow.said[b][of_b[j]]:
+            one, other = flow.after.code(a)[of_a[i]], flow.after.code(b)[of_b[j]]
+            if _unlike(one) != _unlike(other):
+                raise _refused(other, f"undefined registers, memory or marks otherwise than one like it in bb.{a}")
+            i, j = i + 1, j + 1
+        further = [(n, 0, b, j) for n in flow.ahead[a] if i == len(of_a) and firsts[a].leads_on]
+        further += [(a, i, n, 0) for n in flow.ahead[b] if j == len(of_b) and firsts[b].leads_on]
+        pending += [pair for pair in further if pair not in seen and a != b]
+        seen.update(further)
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The instructions at a block's beginning that LLVM may hoist; ``leads_on``: only branches follow them."""
+
+    numbers: list[int]
+    leads_on: bool
+
+
+def _first(flow: _Flow, number: int) -> _First:
+    numbers: list[int] = []
+    code = flow.after.code(number)
+    for at in flow.kept[number]:
+        opcode = flow.after.tables.opcode(code[at].opcode)
+        if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_STAYS)):
+            return _First(numbers, _is_gone(code[at], flow.after, branches=True))
+        numbers.append(at)
+    return _First(numbers, True)
+
+
+def _unlike(i: Instruction) -> tuple[list[bool], list[str], list[str]]:
+    """What MachineInstr::isIdenticalTo does not compare."""
+    undefined = ["undef" in o.flags for o in i.operands if o.is_use and o.register]
+    return undefined, [m.text for m in i.memory], [t for t in i.tail if not t.startswith("debug-")]
 
 
 def _said(operand: Operand) -> tuple[str, bool]:

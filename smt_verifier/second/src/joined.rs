@@ -237,22 +237,54 @@ fn same(a: &Instruction, b: &Instruction) -> bool {
     a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
 }
 
-/// BranchFolder hoists the first of two instructions that it takes for the same, and does not compare `undef`. It looks no
-/// further than `MachineInstr::isSafeToMove` lets it.
-fn undefined_alike(after: &Function) -> Done<()> {
-    let is_undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
+/// The instructions at a block's beginning that LLVM may hoist, and whether only branches follow them.
+fn first(flow: &Flow<'_>, number: usize) -> (Vec<usize>, bool) {
+    let code = &flow.blocks[number].instructions;
     let stays = |i: &Instruction| {
-        ["may-store", "call", "side-effects", "terminator"].iter().any(|word| !i.has("asm") && i.has(word))
+        !i.has("asm") && ["may-store", "call", "side-effects", "terminator"].iter().any(|word| i.has(word))
     };
-    let all = || after.blocks.iter().flat_map(|block| block.instructions.iter().take_while(|i| !stays(i)));
-    let names: BTreeSet<&str> =
-        all().filter(|i| i.operands.iter().any(is_undefined)).map(|i| i.name.as_str()).collect();
-    let mut firsts: Map<String, Vec<bool>> = Map::default();
-    for i in all().filter(|i| names.contains(i.name.as_str())) {
-        let words: String = i.operands.iter().map(|o| format!(" {} {}", o.is_def(), o.text)).collect();
-        let own: Vec<bool> = i.operands.iter().map(is_undefined).collect();
-        let first = firsts.entry(i.name.clone() + &words).or_insert_with(|| own.clone());
-        ensure!(*first == own, "not-followed", i, "one like it does not read what it reads");
+    let numbers: Vec<usize> = flow.kept[number].iter().copied().take_while(|at| !stays(&code[*at])).collect();
+    let leads_on = flow.kept[number].get(numbers.len()).is_none_or(|at| branches(&code[*at]));
+    (numbers, leads_on)
+}
+
+/// BranchFolder hoists what both successors of a block begin with, as far as `MachineInstr::isSafeToMove` lets it, and keeps
+/// one of two instructions that may differ in `undef`, memory operands and marks. Where all of a block is hoisted, what
+/// follows it comes next.
+fn hoisted_alike(flow: &Flow<'_>) -> Done<()> {
+    let firsts: Vec<(Vec<usize>, bool)> = (0..flow.blocks.len()).map(|number| first(flow, number)).collect();
+    let pairs = flow.ahead.iter().filter(|places| places.len() == 2);
+    let mut pending: Vec<[usize; 4]> =
+        pairs.filter_map(|places| Some([*places.first()?, 0, *places.last()?, 0])).collect();
+    let mut seen: BTreeSet<[usize; 4]> = pending.iter().copied().collect();
+    while let Some([a, mut i, b, mut j]) = pending.pop() {
+        if a == b {
+            continue;
+        }
+        let ((of_a, a_leads), (of_b, b_leads)) = (&firsts[a], &firsts[b]);
+        while let (Some(x), Some(y)) = (of_a.get(i), of_b.get(j)) {
+            let (x, y) = (&flow.blocks[a].instructions[*x], &flow.blocks[b].instructions[*y]);
+            if !same(x, y) {
+                break;
+            }
+            let undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
+            let memory = x.memory.iter().map(|m| &m.text).eq(y.memory.iter().map(|m| &m.text));
+            let alike = x.operands.iter().map(undefined).eq(y.operands.iter().map(undefined));
+            ensure!(
+                memory && alike && x.tail == y.tail,
+                "not-followed",
+                y,
+                "one like it, in its stead, says otherwise"
+            );
+            (i, j) = (i + 1, j + 1);
+        }
+        let of_a = flow.ahead[a].iter().filter(|_| i == of_a.len() && *a_leads).map(|next| [*next, 0, b, j]);
+        let of_b = flow.ahead[b].iter().filter(|_| j == of_b.len() && *b_leads).map(|next| [a, i, *next, 0]);
+        for pair in of_a.chain(of_b) {
+            if seen.insert(pair) {
+                pending.push(pair);
+            }
+        }
     }
     Ok(())
 }
@@ -274,8 +306,8 @@ fn is_vector(lane: &Lane) -> bool {
 /// # Errors
 /// `not-followed`: there are some.
 pub fn check(after: &Function) -> Done<Vec<Left>> {
-    undefined_alike(after)?;
     let flow = Flow::of(after);
+    hoisted_alike(&flow)?;
     let near: Vec<Near> = (0..after.blocks.len()).map(|number| flow.near(number)).collect();
     let mut all = vec![Left::default(); near.len()];
     let mut changed = true;
