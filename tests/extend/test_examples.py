@@ -25,7 +25,7 @@ from verilocc_mlir.target.targets import TARGETS, target
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 EXAMPLES = REPOSITORY / "examples" / "extend"
-PAGES = REPOSITORY / "docs" / "extend"
+PAGE = REPOSITORY / "docs" / "extend" / "index.md"
 
 
 def example(name: str) -> ModuleType:
@@ -55,7 +55,7 @@ def test_a_kernel_for_the_new_target_is_proved(gfx1251: ModuleType) -> None:
 
 
 def test_the_new_target_s_facts_are_llvm_s(gfx1251: ModuleType) -> None:
-    """Waves of a SIMD by registers; docs/extend/target.md names the tests that compare all else."""
+    """Waves of a SIMD by registers; docs/extend/index.md names the tests that compare all else."""
     sweep(3, "gfx1251", 40)
 
 
@@ -130,36 +130,35 @@ def test_the_new_front_end_takes_every_option() -> None:
         module.compile_expressions(["x % 2"], "gfx1201")
 
 
-# The pages.
+# The page.
 
 
-def test_every_example_has_its_page_and_the_index_has_all() -> None:
-    index = (PAGES / "index.md").read_text()
+def test_every_example_has_its_section() -> None:
+    text = PAGE.read_text()
     for directory in sorted(path for path in EXAMPLES.iterdir() if path.is_dir()):
-        page = PAGES / f"{directory.name}.md"
-        assert f"({page.name})" in index
-        assert f"examples/extend/{directory.name}/" in page.read_text()
+        name = directory.name.replace("_", " ")
+        assert f"(#a-new-{name.replace(' ', '-')})" in text
+        assert f"examples/extend/{directory.name}/" in text.partition(f"\n## A new {name}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
-def test_what_a_page_names_is_there(page: Path) -> None:
-    text = page.read_text()
+def test_what_the_page_names_is_there() -> None:
+    text = PAGE.read_text()
     for name in re.findall(r"`((?:verilocc_mlir|smt_verifier|tests|examples|docs)/[\w./-]+)`", text):
         assert (REPOSITORY / name).exists(), name
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-        assert (page.parent / link).exists(), link
+        assert (PAGE.parent / link).exists(), link
 
 
-def test_the_target_page_s_line_is_one_of_targets() -> None:
-    (line,) = re.findall(r"^_rdna\(.*\),$", (PAGES / "target.md").read_text(), re.MULTILINE)
+def test_the_page_s_target_line_is_one_of_targets() -> None:
+    (line,) = re.findall(r"^_rdna\(.*\),$", PAGE.read_text(), re.MULTILINE)
     from verilocc_mlir.target import targets
 
     made: Callable[..., object] = eval(f"lambda: {line.rstrip(',')}", {**vars(targets)})
     assert made() == target("gfx1200") == replace(target("gfx1201"), name="gfx1200")
 
 
-def test_the_allocator_page_shows_the_example() -> None:
-    page = (PAGES / "allocator.md").read_text()
+def test_the_page_shows_the_allocator_s_entry_point() -> None:
+    page = PAGE.read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert block in (EXAMPLES / "allocator" / "pyproject.toml").read_text()
     assert allocator("deterministic").name in page

@@ -65,7 +65,7 @@ class Plugin:
         return loaded
 
     def _error(self, what: str) -> InputError:
-        hint = f"mend or uninstall {self.package}; docs/extend/allocator.md says what an entry point must be"
+        hint = f"mend or uninstall {self.package}; docs/extend/index.md says what an entry point must be"
         return InputError(f"the allocator {self.name!r} of {self.package}: {what}", where=self.place, hint=hint)
 
 

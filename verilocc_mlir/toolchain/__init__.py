@@ -1,5 +1,5 @@
 """Finding and driving LLVM: discovery, subprocesses, the staged run, and one module for each trap.
 
-Every tool runs in a process of its own, because malformed MIR aborts llc. docs/design/toolchain.md has the commands,
+Every tool runs in a process of its own, because malformed MIR aborts llc. docs/design/target.md has the commands,
 the traps and the checks.
 """

@@ -25,7 +25,7 @@ def load() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"exact allocation needs OR-Tools, and it cannot be loaded: {error}",
-            hint="pip install 'verilocc-mlir[exact]'; beside the service's packages: docs/design/allocators.md",
+            hint="pip install 'verilocc-mlir[exact]'; beside the service's packages: docs/design/allocation.md",
         ) from error
 
 
