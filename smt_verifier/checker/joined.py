@@ -4,11 +4,12 @@ passes make of moves there (specification 10.11, 12.3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes, predecessors, reachable
-from smt_verifier.checker.model import Instruction, Operand
+from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
 
@@ -17,6 +18,7 @@ _DUPLICATED = 2
 a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
+_LIVENESS = frozenset({"dead", "killed"})
 _STAYS = ("may-store", "call", "side-effects", "terminator")
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
@@ -111,6 +113,7 @@ def copied_blocks(after: Lanes) -> Copied:
     count = len(after.parts)
     flow = _flow(after)
     _check_hoisted(flow)
+    _check_merged(flow)
     near = [flow.near(number) for number in range(count)]
     behind: list[list[int]] = [[] for _ in near]
     for number, of in enumerate(near):
@@ -151,7 +154,11 @@ class _Flow:
     before: list[set[int]]
     kept: list[list[int]]
     said: list[list[int]]
-    """For each instruction of a block a number: those that say the same have the same one."""
+    """For each instruction of a block a number: those that say the same, but for registers, have the same one. LLVM
+    compares registers too, once MachineCopyPropagation has put others there.
+    """
+    exact: list[list[int]]
+    """Likewise, registers counted."""
     words: list[list[int]]
     """Those numbers of the instructions that are kept."""
 
@@ -160,7 +167,7 @@ class _Flow:
         code, own = self.after.code(number), self.kept[number]
         copied = {b: 0 for b in self.before[number] if len(self.ahead[b]) == 1}
         small = _DUPLICATED - bool(self.ahead[number])
-        if len(own) <= small:  # TailDuplicator.
+        if sum(not _may_go(code[n], self.after) for n in own) <= small:  # TailDuplicator.
             return _Near(copied, len(code))
         behind = {place for b in self.before[number] for place in self.ahead[b]}
         blocks = self._ends(self.before[number])
@@ -222,12 +229,19 @@ def _flow(after: Lanes) -> _Flow:
         before[number].clear()
     codes = [after.code(number) for number in range(len(ahead))]
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
-    numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
-    said = [
-        [numbers.setdefault((i.opcode, tuple(map(_said, i.operands))), len(numbers)) for i in code] for code in codes
-    ]
+    said = _numbered(codes, registers=False)
     words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
-    return _Flow(after, ahead, before, kept, said, words)
+    return _Flow(after, ahead, before, kept, said, _numbered(codes, registers=True), words)
+
+
+def _numbered(codes: Sequence[Sequence[Instruction]], *, registers: bool) -> list[list[int]]:
+    numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
+
+    def number(i: Instruction) -> int:
+        words = tuple(("" if o.is_register and not registers else o.text, o.is_def) for o in i.operands)
+        return numbers.setdefault((i.opcode, words), len(numbers))
+
+    return [[number(i) for i in code] for code in codes]
 
 
 def _check_hoisted(flow: _Flow) -> None:
@@ -235,7 +249,11 @@ def _check_hoisted(flow: _Flow) -> None:
     ``MachineInstr::isSafeToMove`` lets it, and keeps one of two instructions that may differ in ``undef``, memory
     operands and marks. Where all of a block is hoisted, what follows it comes next.
     """
-    firsts = [_first(flow, number) for number in range(len(flow.ahead))]
+    for moves in (True, False):  # Copies and constants may be gone by then.
+        _check_beginnings(flow, [_first(flow, number, moves=moves) for number in range(len(flow.ahead))])
+
+
+def _check_beginnings(flow: _Flow, firsts: list[_First]) -> None:
     pending = [(min(places), 0, max(places), 0) for places in flow.ahead if len(places) == 2]
     seen = set(pending)
     while pending:
@@ -243,13 +261,31 @@ def _check_hoisted(flow: _Flow) -> None:
         of_a, of_b = firsts[a].numbers, firsts[b].numbers
         while a != b and i < len(of_a) and j < len(of_b) and flow.said[a][of_a[i]] == flow.said[b][of_b[j]]:
             one, other = flow.after.code(a)[of_a[i]], flow.after.code(b)[of_b[j]]
-            if _unlike(one) != _unlike(other):
+            same = flow.exact[a][of_a[i]] == flow.exact[b][of_b[j]]
+            if _undefined(one) != _undefined(other) or (same and _unlike(one) != _unlike(other)):
                 raise _refused(other, f"undefined registers, memory or marks otherwise than one like it in bb.{a}")
             i, j = i + 1, j + 1
         further = [(n, 0, b, j) for n in flow.ahead[a] if i == len(of_a) and firsts[a].leads_on]
         further += [(a, i, n, 0) for n in flow.ahead[b] if j == len(of_b) and firsts[b].leads_on]
         pending += [pair for pair in further if pair not in seen and a != b]
         seen.update(further)
+
+
+def _check_merged(flow: _Flow) -> None:
+    """BranchFolder::TryTailMergeBlocks makes one of what blocks end alike in that lead to the same block, or nowhere,
+    and keeps one of two instructions that may differ in ``dead`` and ``killed``.
+    """
+    exits = {number for number, places in enumerate(flow.ahead) if not places}
+    for blocks in (*flow.before, exits):
+        # What is said so far, backwards from the end, has a number.
+        known: dict[tuple[int, int], tuple[int, list[bool]]] = {}
+        for number in sorted(blocks) if len(blocks) > 1 else ():
+            at, code = 0, flow.after.code(number)
+            for n in reversed(flow.kept[number]):
+                flags = [bool(o.flags & _LIVENESS) for o in code[n].operands]
+                at, first = known.setdefault((at, flow.exact[number][n]), (len(known) + 1, flags))
+                if flags != first:
+                    raise _refused(code[n], "registers dead or killed that are not so where a block ends like its own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,25 +296,35 @@ class _First:
     leads_on: bool
 
 
-def _first(flow: _Flow, number: int) -> _First:
+def _first(flow: _Flow, number: int, *, moves: bool) -> _First:
     numbers: list[int] = []
     code = flow.after.code(number)
     for at in flow.kept[number]:
         opcode = flow.after.tables.opcode(code[at].opcode)
         if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_STAYS)):
             return _First(numbers, _is_gone(code[at], flow.after, branches=True))
-        numbers.append(at)
+        if moves or not _may_go(code[at], flow.after):
+            numbers.append(at)
     return _First(numbers, True)
 
 
-def _unlike(i: Instruction) -> tuple[list[bool], list[str], list[str]]:
-    """What MachineInstr::isIdenticalTo does not compare."""
-    undefined = ["undef" in o.flags for o in i.operands if o.is_use and o.register]
-    return undefined, [m.text for m in i.memory], [t for t in i.tail if not t.startswith("debug-")]
+def _undefined(i: Instruction) -> list[bool]:
+    return ["undef" in o.flags for o in i.operands if o.is_use and o.register]
 
 
-def _said(operand: Operand) -> tuple[str, bool]:
-    return operand.text, operand.is_def
+def _unlike(i: Instruction) -> tuple[list[str], list[str]]:
+    """What else MachineInstr::isIdenticalTo does not compare."""
+    return [m.text for m in i.memory], [t for t in i.tail if not t.startswith("debug-")]
+
+
+def _may_go(i: Instruction, after: Lanes) -> bool:
+    """Whether MachineCopyPropagation or MachineLateInstrsCleanup may delete it."""
+    opcode = after.tables.opcode(i.opcode)
+    if opcode is None:
+        return False
+    return "copy" in opcode.traits or (
+        "pure" in opcode.traits and not any(o.is_use and not o.is_implicit for o in i.operands)
+    )
 
 
 def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE, UNDEF};
+use crate::model::{ensure, Block, Done, Function, Instruction, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF};
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -171,7 +171,8 @@ impl<'a> Flow<'a> {
         let copied = || self.before[number].iter().filter(|from| only(&self.ahead[**from]).is_some());
         let copied: Vec<(usize, usize)> = copied().map(|from| (*from, 0)).collect();
         let small = DUPLICATED - usize::from(!self.ahead[number].is_empty());
-        if own.len() <= small {
+        let code = &self.blocks[number].instructions;
+        if own.iter().filter(|at| !may_go(&code[**at])).count() <= small {
             return Near { blocks: copied, stop: length };
         }
         let behind: BTreeSet<usize> = self.before[number].iter().flat_map(|from| &self.ahead[*from]).copied().collect();
@@ -232,27 +233,30 @@ impl<'a> Flow<'a> {
     }
 }
 
+/// Both say the same, but for registers: MachineCopyPropagation may put others there before LLVM compares them.
 fn same(a: &Instruction, b: &Instruction) -> bool {
-    let operand = |(x, y): (&Operand, &Operand)| x.text == y.text && x.is_def() == y.is_def();
+    let operand = |(x, y): (&Operand, &Operand)| {
+        x.is_def() == y.is_def() && (x.is_register() && y.is_register() || x.text == y.text)
+    };
     a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
 }
 
 /// The instructions at a block's beginning that LLVM may hoist, and whether only branches follow them.
-fn first(flow: &Flow<'_>, number: usize) -> (Vec<usize>, bool) {
+fn first(flow: &Flow<'_>, number: usize, moves: bool) -> (Vec<usize>, bool) {
     let code = &flow.blocks[number].instructions;
     let stays = |i: &Instruction| {
         !i.has("asm") && ["may-store", "call", "side-effects", "terminator"].iter().any(|word| i.has(word))
     };
     let numbers: Vec<usize> = flow.kept[number].iter().copied().take_while(|at| !stays(&code[*at])).collect();
     let leads_on = flow.kept[number].get(numbers.len()).is_none_or(|at| branches(&code[*at]));
-    (numbers, leads_on)
+    (numbers.into_iter().filter(|at| moves || !may_go(&code[*at])).collect(), leads_on)
 }
 
 /// BranchFolder hoists what both successors of a block begin with, as far as `MachineInstr::isSafeToMove` lets it, and keeps
 /// one of two instructions that may differ in `undef`, memory operands and marks. Where all of a block is hoisted, what
 /// follows it comes next.
-fn hoisted_alike(flow: &Flow<'_>) -> Done<()> {
-    let firsts: Vec<(Vec<usize>, bool)> = (0..flow.blocks.len()).map(|number| first(flow, number)).collect();
+fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
+    let firsts: Vec<(Vec<usize>, bool)> = (0..flow.blocks.len()).map(|number| first(flow, number, moves)).collect();
     let pairs = flow.ahead.iter().filter(|places| places.len() == 2);
     let mut pending: Vec<[usize; 4]> =
         pairs.filter_map(|places| Some([*places.first()?, 0, *places.last()?, 0])).collect();
@@ -289,6 +293,36 @@ fn hoisted_alike(flow: &Flow<'_>) -> Done<()> {
     Ok(())
 }
 
+/// BranchFolder makes one of what blocks end alike in that lead to the same block, or nowhere, and keeps one of two
+/// instructions that may differ in `dead` and `killed`.
+fn merged_alike(flow: &Flow<'_>) -> Done<()> {
+    let leaves = |number: &usize| flow.ahead[*number].is_empty();
+    let exits: BTreeSet<usize> = (0..flow.blocks.len()).filter(leaves).collect();
+    for blocks in flow.before.iter().chain([&exits]).filter(|blocks| blocks.len() > 1) {
+        // Of each kept end a row: what it said so far, backwards, and the instruction that said it first.
+        let mut ends: Map<(usize, String), (usize, &Instruction)> = Map::default();
+        for block in blocks {
+            let mut at = 0;
+            for i in flow.kept[*block].iter().rev().map(|n| &flow.blocks[*block].instructions[*n]) {
+                let words: String = i.operands.iter().map(|o| format!(" {} {}", o.is_def(), o.text)).collect();
+                let next = ends.len() + 1;
+                let (row, first) = *ends.entry((at, i.name.clone() + &words)).or_insert((next, i));
+                let flags = |o: &Operand| o.flags & (DEAD | KILLED) != 0;
+                let alike = i.operands.iter().map(flags).eq(first.operands.iter().map(flags));
+                ensure!(alike, "not-followed", i, "a block ends like its own, and not in the same dead and killed");
+                at = row;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// MachineCopyPropagation or MachineLateInstrsCleanup may delete it.
+fn may_go(i: &Instruction) -> bool {
+    let reads = |o: &Operand| o.is_register() && !o.is_def() && !o.is(IMPLICIT);
+    i.has("copy") || i.has("pure") && !i.operands.iter().any(reads)
+}
+
 fn makes_no_code(i: &Instruction) -> bool {
     i.has("no-code") || i.has("frame-adjust")
 }
@@ -307,7 +341,10 @@ fn is_vector(lane: &Lane) -> bool {
 /// `not-followed`: there are some.
 pub fn check(after: &Function) -> Done<Vec<Left>> {
     let flow = Flow::of(after);
-    hoisted_alike(&flow)?;
+    // Copies and constants may be gone by then.
+    hoisted_alike(&flow, true)?;
+    hoisted_alike(&flow, false)?;
+    merged_alike(&flow)?;
     let near: Vec<Near> = (0..after.blocks.len()).map(|number| flow.near(number)).collect();
     let mut all = vec![Left::default(); near.len()];
     let mut changed = true;
