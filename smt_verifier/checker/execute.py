@@ -425,7 +425,8 @@ class Execution(Effects):
         for place in written:
             accessed[place] = steps - copies
         for place in read:
-            accessed[place] = steps
+            if place not in state.copies:  # Else LLVM may read the source, and delete the copy.
+                accessed[place] = steps
 
     def let_die(self) -> None:
         """What was killed may be overwritten from now on by the threads that are active (11.1)."""

@@ -154,11 +154,11 @@ class _Flow:
     before: list[set[int]]
     kept: list[list[int]]
     said: list[list[int]]
-    """For each instruction of a block a number: those that say the same, but for registers, have the same one. LLVM
-    compares registers too, once MachineCopyPropagation has put others there.
+    """For each instruction of a block a number: those that say the same have the same one, where registers that some
+    COPY makes of another are as good as that: MachineCopyPropagation puts it there.
     """
     exact: list[list[int]]
-    """Likewise, registers counted."""
+    """Likewise, as printed."""
     words: list[list[int]]
     """Those numbers of the instructions that are kept."""
 
@@ -229,19 +229,42 @@ def _flow(after: Lanes) -> _Flow:
         before[number].clear()
     codes = [after.code(number) for number in range(len(ahead))]
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
-    said = _numbered(codes, registers=False)
+    said = _numbered(codes, after, _copied_units(codes, after))
     words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
-    return _Flow(after, ahead, before, kept, said, _numbered(codes, registers=True), words)
+    return _Flow(after, ahead, before, kept, said, _numbered(codes, after, {}), words)
 
 
-def _numbered(codes: Sequence[Sequence[Instruction]], *, registers: bool) -> list[list[int]]:
+def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes, same: dict[int, int]) -> list[list[int]]:
+    """A number for what each says; ``same``: units that count as another one."""
     numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
 
-    def number(i: Instruction) -> int:
-        words = tuple(("" if o.is_register and not registers else o.text, o.is_def) for o in i.operands)
-        return numbers.setdefault((i.opcode, words), len(numbers))
+    def words(i: Instruction) -> tuple[tuple[str, bool], ...]:
+        return tuple((_known(o.text, o.register), o.is_def) for o in i.operands)
 
-    return [[number(i) for i in code] for code in codes]
+    def _known(text: str, register: str) -> str:
+        units = after.register(register).units if same and register not in ("", "noreg") else ()
+        return str([same.get(u, u) for u in units]) if any(u in same for u in units) else text
+
+    return [[numbers.setdefault((i.opcode, words(i)), len(numbers)) for i in code] for code in codes]
+
+
+def _copied_units(codes: Sequence[Sequence[Instruction]], after: Lanes) -> dict[int, int]:
+    """Units of which some COPY makes one of the other, each with the one that stands for all of these."""
+    same: dict[int, int] = {}
+
+    def root(unit: int) -> int:
+        while same.get(unit, unit) != unit:
+            unit = same[unit]
+        return unit
+
+    for i in (i for code in codes for i in code):
+        opcode = after.tables.opcode(i.opcode)
+        if opcode is not None and "copy" in opcode.traits:
+            ends = [after.register(o.register).units for o in i.operands[:2] if o.register not in ("", "noreg")]
+            for x, y in zip(*ends, strict=False) if len(ends) == 2 else ():
+                same[max(root(x), root(y))] = min(root(x), root(y))
+                same.setdefault(min(root(x), root(y)), min(root(x), root(y)))
+    return {unit: root(unit) for unit in same}
 
 
 def _check_hoisted(flow: _Flow) -> None:

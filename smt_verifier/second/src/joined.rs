@@ -131,6 +131,8 @@ struct Flow<'a> {
     before: Vec<BTreeSet<usize>>,
     /// Instructions of each block that make code, but for jumps, which may be gone.
     kept: Vec<Vec<usize>>,
+    /// Units that MachineCopyPropagation may put in the place of another, and what stands for all of them.
+    copied: Map<u32, u32>,
 }
 
 impl<'a> Flow<'a> {
@@ -163,7 +165,20 @@ impl<'a> Flow<'a> {
             code.filter(|(_, i)| !makes_no_code(i) && !(branches(i) && i.has("barrier"))).map(|(at, _)| at).collect()
         };
         let kept = after.blocks.iter().map(kept).collect();
-        Flow { blocks: &after.blocks, ahead, before, kept }
+        Flow { blocks: &after.blocks, ahead, before, kept, copied: copied_units(after) }
+    }
+
+    /// Both say the same, where a register is as good as one that some COPY makes of it.
+    fn same(&self, a: &Instruction, b: &Instruction) -> bool {
+        let known = |unit: &u32| *self.copied.get(unit).unwrap_or(unit);
+        let operand = |(x, y): (&Operand, &Operand)| {
+            let alike = match (x.register, y.register) {
+                (Some(own), Some(other)) => own.units.iter().map(known).eq(other.units.iter().map(known)),
+                _ => false,
+            };
+            x.is_def() == y.is_def() && (alike || x.text == y.text)
+        };
+        a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
     }
 
     fn near(&self, number: usize) -> Near {
@@ -229,16 +244,29 @@ impl<'a> Flow<'a> {
         (b, second): (usize, impl Iterator<Item = &'b usize>),
     ) -> usize {
         let (a, b) = (&self.blocks[a].instructions, &self.blocks[b].instructions);
-        first.zip(second).take_while(|(x, y)| same(&a[**x], &b[**y])).count()
+        first.zip(second).take_while(|(x, y)| self.same(&a[**x], &b[**y])).count()
     }
 }
 
-/// Both say the same, but for registers: MachineCopyPropagation may put others there before LLVM compares them.
-fn same(a: &Instruction, b: &Instruction) -> bool {
-    let operand = |(x, y): (&Operand, &Operand)| {
-        x.is_def() == y.is_def() && (x.is_register() && y.is_register() || x.text == y.text)
+/// Units of which some COPY makes one of the other, each with the one that stands for all of these.
+fn copied_units(after: &Function) -> Map<u32, u32> {
+    let mut same: Map<u32, u32> = Map::default();
+    let root = |same: &Map<u32, u32>, mut unit: u32| {
+        while let Some(next) = same.get(&unit).filter(|next| **next != unit) {
+            unit = *next;
+        }
+        unit
     };
-    a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
+    for i in after.instructions().filter(|i| i.has("copy")) {
+        let [to, from, ..] = &i.operands[..] else { continue };
+        let (Some(to), Some(from)) = (to.register, from.register) else { continue };
+        for (x, y) in to.units.iter().zip(&from.units) {
+            let (x, y) = (root(&same, *x), root(&same, *y));
+            same.insert(x.max(y), x.min(y));
+            same.insert(x.min(y), x.min(y));
+        }
+    }
+    same.keys().map(|unit| (*unit, root(&same, *unit))).collect()
 }
 
 /// The instructions at a block's beginning that LLVM may hoist, and whether only branches follow them.
@@ -268,7 +296,7 @@ fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
         let ((of_a, a_leads), (of_b, b_leads)) = (&firsts[a], &firsts[b]);
         while let (Some(x), Some(y)) = (of_a.get(i), of_b.get(j)) {
             let (x, y) = (&flow.blocks[a].instructions[*x], &flow.blocks[b].instructions[*y]);
-            if !same(x, y) {
+            if !flow.same(x, y) {
                 break;
             }
             let undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);

@@ -198,8 +198,10 @@ impl State {
         let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
         abandoned.for_each(|place| self.abandon(*place));
         let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
-        self.accessed
-            .extend(written.chain(read.iter().map(|place| (*place, self.now))).filter(|(place, _)| place.vector));
+        // LLVM may read the source of a copy instead, and delete the copy.
+        let stays = |place: &&Lane| !self.copies.iter().any(|copied| copied.valid && copied.target == **place);
+        let read = read.iter().filter(stays).map(|place| (*place, self.now));
+        self.accessed.extend(written.chain(read).filter(|(place, _)| place.vector));
     }
 
     /// What is killed holds nothing for the active classes of threads (spec 11.1).
