@@ -81,12 +81,11 @@ _IN_SSA = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_
 define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
 _NOT_SAID = re.compile(
     r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
-    r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|S_GETPC_B64(?:_pseudo)?"
+    r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp"
 )
-"""Reads the program counter (MachineLateInstrsCleanup deletes a second read into the same register), sets it or EXEC,
-keeps what its result held (of a block of registers, what M0 leaves out; of DPP, for threads that a mask leaves out), or
-exchanges registers that M0 chooses, and LLVM's table does not say so. LLVM makes none of them ahead of its allocation,
-but for llvm.amdgcn.s.getpc (ISA manuals; SIFrameLowering.cpp)."""
+"""Sets EXEC or the program counter, keeps what its result held (of a block of registers, what M0 leaves out; of DPP,
+for threads that a mask leaves out), or exchanges registers that M0 chooses, and LLVM's table does not say so. LLVM
+makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp)."""
 _WHOLE_WAVES = re.compile(r"SI_CS_CHAIN_TC_|SI_TCRETURN_(?:CHAIN|GFX_WholeWave)|SI_WHOLE_WAVE_FUNC_")
 """Leaves for a function, with another EXEC, that reads what threads hold that never entered this one (AMDGPUUsage,
 amdgpu_cs_chain, llvm.amdgcn.set.inactive.chain.arg), or is of such a function."""

@@ -201,13 +201,15 @@ def _frame(lanes: Lanes) -> frozenset[int]:
 
 
 def _check_frame(p: Function, q: Function, convention: str) -> None:
-    """LLVM lays out the frame, of a called function further slots too, as the header says: it says what LLVM's would
+    """LLVM lays out the slots that Q adds as the header says: it says what LLVM's would
     (13.1; SIMachineFunctionInfo's constructor, AMDGPU::isEntryFunctionCC).
     """
+    if len(q.stack) == len(p.stack):
+        return
     is_entry = p.fields.get(_INFO + "isEntryFunction", "false") == "true"
     if is_entry != (convention in _ENTRIES):
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
-    if is_entry or len(q.stack) == len(p.stack):
+    if is_entry:
         return
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     places = {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": (descriptor, "'$private_rsrc_reg'", _NO_REGISTER)}

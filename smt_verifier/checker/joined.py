@@ -18,7 +18,6 @@ _DUPLICATED = 2
 a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
-_LIVENESS = frozenset({"dead", "killed"})
 _STAYS = ("may-store", "call", "side-effects", "terminator")
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
@@ -113,7 +112,6 @@ def copied_blocks(after: Lanes) -> Copied:
     count = len(after.parts)
     flow = _flow(after)
     _check_hoisted(flow)
-    _check_merged(flow)
     near = [flow.near(number) for number in range(count)]
     behind: list[list[int]] = [[] for _ in near]
     for number, of in enumerate(near):
@@ -292,23 +290,6 @@ def _check_beginnings(flow: _Flow, firsts: list[_First]) -> None:
         further += [(a, i, n, 0) for n in flow.ahead[b] if j == len(of_b) and firsts[b].leads_on]
         pending += [pair for pair in further if pair not in seen and a != b]
         seen.update(further)
-
-
-def _check_merged(flow: _Flow) -> None:
-    """BranchFolder::TryTailMergeBlocks makes one of what blocks end alike in that lead to the same block, or nowhere,
-    and keeps one of two instructions that may differ in ``dead`` and ``killed``.
-    """
-    exits = {number for number, places in enumerate(flow.ahead) if not places}
-    for blocks in (*flow.before, exits):
-        # What is said so far, backwards from the end, has a number.
-        known: dict[tuple[int, int], tuple[int, list[bool]]] = {}
-        for number in sorted(blocks) if len(blocks) > 1 else ():
-            at, code = 0, flow.after.code(number)
-            for n in reversed(flow.kept[number]):
-                flags = [bool(o.flags & _LIVENESS) for o in code[n].operands]
-                at, first = known.setdefault((at, flow.exact[number][n]), (len(known) + 1, flags))
-                if flags != first:
-                    raise _refused(code[n], "registers dead or killed that are not so where a block ends like its own")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF};
+use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE, UNDEF};
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -321,30 +321,6 @@ fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
     Ok(())
 }
 
-/// BranchFolder makes one of what blocks end alike in that lead to the same block, or nowhere, and keeps one of two
-/// instructions that may differ in `dead` and `killed`.
-fn merged_alike(flow: &Flow<'_>) -> Done<()> {
-    let leaves = |number: &usize| flow.ahead[*number].is_empty();
-    let exits: BTreeSet<usize> = (0..flow.blocks.len()).filter(leaves).collect();
-    for blocks in flow.before.iter().chain([&exits]).filter(|blocks| blocks.len() > 1) {
-        // Of each kept end a row: what it said so far, backwards, and the instruction that said it first.
-        let mut ends: Map<(usize, String), (usize, &Instruction)> = Map::default();
-        for block in blocks {
-            let mut at = 0;
-            for i in flow.kept[*block].iter().rev().map(|n| &flow.blocks[*block].instructions[*n]) {
-                let words: String = i.operands.iter().map(|o| format!(" {} {}", o.is_def(), o.text)).collect();
-                let next = ends.len() + 1;
-                let (row, first) = *ends.entry((at, i.name.clone() + &words)).or_insert((next, i));
-                let flags = |o: &Operand| o.flags & (DEAD | KILLED) != 0;
-                let alike = i.operands.iter().map(flags).eq(first.operands.iter().map(flags));
-                ensure!(alike, "not-followed", i, "a block ends like its own, and not in the same dead and killed");
-                at = row;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// MachineCopyPropagation or MachineLateInstrsCleanup may delete it.
 fn may_go(i: &Instruction) -> bool {
     let reads = |o: &Operand| o.is_register() && !o.is_def() && !o.is(IMPLICIT);
@@ -372,7 +348,6 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
     // Copies and constants may be gone by then.
     hoisted_alike(&flow, true)?;
     hoisted_alike(&flow, false)?;
-    merged_alike(&flow)?;
     let near: Vec<Near> = (0..after.blocks.len()).map(|number| flow.near(number)).collect();
     let mut all = vec![Left::default(); near.len()];
     let mut changed = true;
