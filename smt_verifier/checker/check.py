@@ -7,7 +7,6 @@ that every operand agrees and that the claims of every successor hold. Whatever 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,10 +29,11 @@ from smt_verifier.checker.defined import reads_are_defined
 from smt_verifier.checker.effects import Both, Original, Place, Writes
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
+from smt_verifier.checker.frame import check_frame, check_moved, check_taken, frame_units, units_named
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
 from smt_verifier.checker.lanes import Lanes, cell, names_halves, parts_of
-from smt_verifier.checker.limits import Limits, limits
+from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import (
     declared_units,
     leave_undeclared,
@@ -103,7 +103,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     own = attributes(before.module, name)
     bounds = limits(processor, own.calling_convention, own.strings, own.words, {**p.fields, _ALIGNMENT: _alignment(p)})
     compare_headers(p, q, bounds.allocatable, data)
-    _check_frame(p, q, own.calling_convention)
+    check_frame(p, q, own.calling_convention, data)
     unreserved_cells(q, data)
     reads_are_defined(q, data)
     compare_blocks(p, q)
@@ -122,11 +122,11 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
-    _check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
-    _check_moved(q, lanes[1], bounds, is_entry=is_entry)
+    check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
+    check_moved(q, lanes[1], bounds, is_entry=is_entry)
     check_behind(lanes[1], forms, bounds.allocatable)
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
-    reserved = _units(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
+    reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],
         lanes[1],
@@ -140,7 +140,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         is_entry,
         restored,
         lanes[1].named,
-        (_frame(lanes[0]), _frame(lanes[1])),
+        (frame_units(lanes[0]), frame_units(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
         live_virtual(lanes[1]),
         copied_blocks(lanes[1]),
@@ -190,78 +190,6 @@ def _restored(lanes: Lanes) -> frozenset[int]:
 def _reloads(opcode: Opcode) -> bool:
     spill = opcode.value("spill")
     return "lane-restore" in opcode.traits or (spill.startswith("S,") and spill.endswith(",restore"))
-
-
-def _frame(lanes: Lanes) -> frozenset[int]:
-    """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
-    fields = lanes.function.fields
-    is_entry = fields.get(_INFO + "isEntryFunction") == "true"
-    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
-    return _units(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
-
-
-def _check_frame(p: Function, q: Function, convention: str) -> None:
-    """LLVM lays out the slots that Q adds as the header says: it says what LLVM's would
-    (13.1; SIMachineFunctionInfo's constructor, AMDGPU::isEntryFunctionCC).
-    """
-    if len(q.stack) == len(p.stack):
-        return
-    is_entry = p.fields.get(_INFO + "isEntryFunction", "false") == "true"
-    if is_entry != (convention in _ENTRIES):
-        raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
-    if is_entry:
-        return
-    descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
-    places = {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": (descriptor, "'$private_rsrc_reg'", _NO_REGISTER)}
-    if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _NO_REGISTER) not in of]:
-        raise Refused("header", f"{wrong[0]} is not the register in which a called function is given it")
-    code = [tables().opcode(i.opcode) for block in q.blocks for i in block.instructions]
-    calls = any(opcode is not None and "call" in opcode.traits for opcode in code)
-    if calls and q.fields.get("frameInfo.hasCalls") != "true":
-        raise Refused("header", "a function that calls has more slots, and hasCalls is not true")
-
-
-def _check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
-    """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC,
-    which none reads, for lanes that scalars are still to be spilled to.
-    """
-    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
-    frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
-    spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
-    mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
-    # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
-    kept = _units(lanes, mask) - _units(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
-    code = [i for block in q.blocks for i in block.instructions] if kept else []
-    read = {k for i in code for o in i.operands if o.reads for k in lanes.keys(o, i)}
-    if not (lanes.named.isdisjoint(_units(lanes, frame)) and kept.isdisjoint(read)):
-        raise Refused("reserved-register", f"{frame} or {mask} is named, which LLVM takes")
-
-
-def _check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
-    """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
-    whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then.
-    """
-    fields = q.fields
-    listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
-    reserved, units = re.findall(r"\$(\w+)", listed), _units(lanes, listed)
-    if reserved and not any(k >= VIRTUAL for k in lanes.named):
-        operands = {o.register for b in q.blocks for i in b.instructions for o in i.operands if o.is_register}
-        names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
-        if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
-            raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
-    if is_entry or not (branches := _units(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
-        return
-    pairs = (lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2))
-    free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and lanes.named.isdisjoint(pair))
-    if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
-        raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
-
-
-def _units(lanes: Lanes, names: str) -> frozenset[int]:
-    """Units of the registers in a list of the header."""
-    return frozenset(u for name in re.findall(r"\$(\w+)", names) for u in lanes.register(name).units)
 
 
 def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
@@ -340,12 +268,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
-_ENTRIES = ("amdgpu_kernel", "spir_kernel", *(f"amdgpu_{stage}s" for stage in "ceghlpv"))
-_NO_REGISTER = ""
-_SCALARS = 102
-_DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_sgpr50_sgpr51'"
 _ALIGNMENT = "frameInfo.maxAlignment"
-_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 
 

@@ -424,8 +424,13 @@ class Execution(Effects):
         accessed, steps = state.accessed, state.steps
         for place in written:
             accessed[place] = steps - copies
+        forwarded: set[Key] = set()
+        if not state.copies.keys().isdisjoint(read):
+            reads = [o for o in b.operands if o.reads and (o.is_implicit or "renamable" not in o.flags)]
+            stays = {k for o in reads for k in self.both.after.keys(o, b)}
+            forwarded = state.copies.keys() - stays
         for place in read:
-            if place not in state.copies:  # Else LLVM may read the source, and delete the copy.
+            if place not in forwarded:  # Else LLVM may have the source read there, and delete the copy.
                 accessed[place] = steps
 
     def let_die(self) -> None:

@@ -18,7 +18,7 @@ _DUPLICATED = 2
 a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
-_STAYS = ("may-store", "call", "side-effects", "terminator")
+_NOT_HOISTED = ("may-store", "call", "side-effects", "terminator")
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
@@ -232,27 +232,27 @@ def _flow(after: Lanes) -> _Flow:
     return _Flow(after, ahead, before, kept, said, _numbered(codes, after, {}), words)
 
 
-def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes, same: dict[int, int]) -> list[list[int]]:
-    """A number for what each says; ``same``: units that count as another one."""
+def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes, copied: dict[int, int]) -> list[list[int]]:
+    """A number for what each instruction says, block by block; ``copied``: units that count as another one."""
     numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
 
     def words(i: Instruction) -> tuple[tuple[str, bool], ...]:
-        return tuple((_known(o.text, o.register), o.is_def) for o in i.operands)
+        return tuple((canonical(o.text, o.register), o.is_def) for o in i.operands)
 
-    def _known(text: str, register: str) -> str:
-        units = after.register(register).units if same and register not in ("", "noreg") else ()
-        return str([same.get(u, u) for u in units]) if any(u in same for u in units) else text
+    def canonical(text: str, register: str) -> str:
+        units = after.register(register).units if copied and register not in ("", "noreg") else ()
+        return str([copied.get(u, u) for u in units]) if any(u in copied for u in units) else text
 
     return [[numbers.setdefault((i.opcode, words(i)), len(numbers)) for i in code] for code in codes]
 
 
 def _copied_units(codes: Sequence[Sequence[Instruction]], after: Lanes) -> dict[int, int]:
-    """Units of which some COPY makes one of the other, each with the one that stands for all of these."""
-    same: dict[int, int] = {}
+    """Units that COPY connects with others, each with the lowest one of these, which stands for all."""
+    lower: dict[int, int] = {}
 
-    def root(unit: int) -> int:
-        while same.get(unit, unit) != unit:
-            unit = same[unit]
+    def lowest(unit: int) -> int:
+        while lower.get(unit, unit) != unit:
+            unit = lower[unit]
         return unit
 
     for i in (i for code in codes for i in code):
@@ -260,9 +260,9 @@ def _copied_units(codes: Sequence[Sequence[Instruction]], after: Lanes) -> dict[
         if opcode is not None and "copy" in opcode.traits:
             ends = [after.register(o.register).units for o in i.operands[:2] if o.register not in ("", "noreg")]
             for x, y in zip(*ends, strict=False) if len(ends) == 2 else ():
-                same[max(root(x), root(y))] = min(root(x), root(y))
-                same.setdefault(min(root(x), root(y)), min(root(x), root(y)))
-    return {unit: root(unit) for unit in same}
+                one, other = sorted((lowest(x), lowest(y)))
+                lower[one] = lower[other] = one
+    return {unit: lowest(unit) for unit in lower}
 
 
 def _check_hoisted(flow: _Flow) -> None:
@@ -301,11 +301,12 @@ class _First:
 
 
 def _first(flow: _Flow, number: int, *, moves: bool) -> _First:
+    """``moves``: with copies and constants."""
     numbers: list[int] = []
     code = flow.after.code(number)
     for at in flow.kept[number]:
         opcode = flow.after.tables.opcode(code[at].opcode)
-        if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_STAYS)):
+        if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_NOT_HOISTED)):
             return _First(numbers, _is_gone(code[at], flow.after, branches=True))
         if moves or not _may_go(code[at], flow.after):
             numbers.append(at)

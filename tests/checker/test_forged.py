@@ -1436,13 +1436,7 @@ def test_each_checker_refuses_what_is_wrong(name: str, tmp_path: Path) -> None:
     assert not rule or set(answers) == {rule}
 
 
-LOST = {"hoisted behind what narrows EXEC"}
-"""Right, and not accepted: what reads a copy that LLVM may delete does not count as a read (11.3), here it would."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.xfail(strict=True, reason="11.3")] * (n in LOST)) for n in RIGHT]
-)
+@pytest.mark.parametrize("name", RIGHT)
 def test_each_checker_accepts_the_nearest_right_one(name: str, tmp_path: Path) -> None:
     assert first(RIGHT[name]) == ""
     assert not builds_the_second_checker() or second(RIGHT[name], tmp_path) == ""

@@ -12,8 +12,10 @@ from target_oracles import all_registers, reserved_by_llvm
 
 from smt_verifier.audit.core import judge
 from smt_verifier.checker.limits import Limits, limits
+from smt_verifier.checker.module import attributes
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import tables
+from smt_verifier.checker.text import read
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.header import section
 from verilocc_mlir.mir.model import MachineFunction, MirFile
@@ -72,6 +74,8 @@ def test_kernels(path: Path) -> None:
         file = parse_mir(text)
         for function in file.functions:
             assert_as_today(file, function, cpu_of(path))
+            words = attributes(read(text).module, function.name).words
+            limits(cpu_of(path), "amdgpu_kernel", {}, words, {})  # Each is known.
 
 
 def texts() -> Iterator[Path]:

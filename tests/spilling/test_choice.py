@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 from builders import kernel, loads, loop, machine_code, reads, stores, uses, waiting
@@ -24,6 +26,7 @@ from spilling_support import (
 from support import few
 
 from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.budget import OutOfSecondsError, within
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -32,6 +35,7 @@ from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
 from verilocc_mlir.spilling.constants import constants
+from verilocc_mlir.spilling.relieve import Relieved
 from verilocc_mlir.target.targets import target
 
 CPU = "gfx1100"
@@ -384,6 +388,25 @@ def test_room_to_spare_is_left_at_every_point() -> None:
         peaks.append(_peak(build_problem(file, relieved.function, target(CPU), "vgpr").ranges))
     assert all(peak <= 16 - spare for peak, spare in zip(peaks, (0, 2, 4), strict=True))
     assert Spiller(function, problem, target(CPU)).relieve(15) is None
+
+
+def test_a_choice_is_left_where_the_seconds_are_over_and_one_that_is_made_stands() -> None:
+    (function,) = (file := parse_mir(around(CPU, 24).before)).functions
+    problem = build_problem(file, function, target(CPU), "vgpr")
+
+    def relieved_after(questions: float) -> tuple[Relieved | None, int]:
+        """What is chosen if the seconds are over at so many questions, and how often was asked."""
+        asked = count(1)
+        with within(lambda: next(asked) > questions):
+            return Spiller(function, problem, target(CPU)).relieve(4), next(asked) - 1
+
+    at_leisure, questions = relieved_after(math.inf)
+    brief, _ = relieved_after(questions - 1)
+    assert brief is not None
+    assert at_leisure is not None
+    assert at_leisure.cost <= brief.cost
+    with pytest.raises(OutOfSecondsError):
+        relieved_after(0)
 
 
 def _peak(ranges: Sequence[LiveRange]) -> int:

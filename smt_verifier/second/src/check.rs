@@ -498,7 +498,10 @@ impl<'a> Walk<'a> {
     /// Spec 11.3.
     fn access(&mut self, q: &Instruction, copies: bool) {
         let may_die = |place: Lane| place.of != Of::Unit || self.context.allocatable(place);
-        self.state.access(&q.lanes(Operand::reads), &q.lanes(Operand::is_def), copies, may_die);
+        // MachineCopyPropagation has no other operand read the source of a copy (forwardUses).
+        let stays = |o: &Operand| o.reads() && (!o.is(RENAMABLE) || o.is(IMPLICIT));
+        let (read, stays) = (q.lanes(Operand::reads), q.lanes(stays));
+        self.state.access(&read, &stays, &q.lanes(Operand::is_def), copies, may_die);
     }
 
     /// Spec 13.6.

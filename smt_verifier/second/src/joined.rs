@@ -248,11 +248,11 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Units of which some COPY makes one of the other, each with the one that stands for all of these.
+/// Units that COPY connects with others, each with the lowest one of these, which stands for all.
 fn copied_units(after: &Function) -> Map<u32, u32> {
-    let mut same: Map<u32, u32> = Map::default();
-    let root = |same: &Map<u32, u32>, mut unit: u32| {
-        while let Some(next) = same.get(&unit).filter(|next| **next != unit) {
+    let mut lower: Map<u32, u32> = Map::default();
+    let lowest = |lower: &Map<u32, u32>, mut unit: u32| {
+        while let Some(next) = lower.get(&unit).filter(|next| **next != unit) {
             unit = *next;
         }
         unit
@@ -261,12 +261,11 @@ fn copied_units(after: &Function) -> Map<u32, u32> {
         let [to, from, ..] = &i.operands[..] else { continue };
         let (Some(to), Some(from)) = (to.register, from.register) else { continue };
         for (x, y) in to.units.iter().zip(&from.units) {
-            let (x, y) = (root(&same, *x), root(&same, *y));
-            same.insert(x.max(y), x.min(y));
-            same.insert(x.min(y), x.min(y));
+            let (x, y) = (lowest(&lower, *x), lowest(&lower, *y));
+            lower.extend([(x, x.min(y)), (y, x.min(y))]);
         }
     }
-    same.keys().map(|unit| (*unit, root(&same, *unit))).collect()
+    lower.keys().map(|unit| (*unit, lowest(&lower, *unit))).collect()
 }
 
 /// The instructions at a block's beginning that LLVM may hoist, and whether only branches follow them.
@@ -300,14 +299,11 @@ fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
                 break;
             }
             let undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
+            let is_exact = x.operands.iter().map(|o| &o.text).eq(y.operands.iter().map(|o| &o.text));
             let memory = x.memory.iter().map(|m| &m.text).eq(y.memory.iter().map(|m| &m.text));
-            let alike = x.operands.iter().map(undefined).eq(y.operands.iter().map(undefined));
-            ensure!(
-                memory && alike && x.tail == y.tail,
-                "not-followed",
-                y,
-                "one like it, in its stead, says otherwise"
-            );
+            let undef = x.operands.iter().map(undefined).eq(y.operands.iter().map(undefined));
+            let alike = undef && (!is_exact || memory && x.tail == y.tail);
+            ensure!(alike, "not-followed", y, "one like it, in its stead, says otherwise");
             (i, j) = (i + 1, j + 1);
         }
         let of_a = flow.ahead[a].iter().filter(|_| i == of_a.len() && *a_leads).map(|next| [*next, 0, b, j]);

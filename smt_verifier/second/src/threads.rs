@@ -189,8 +189,11 @@ impl State {
         self.expanded.push(self.now);
     }
 
-    /// Q reads the first ones, and is about to write the others. A copy counts as soon as it is read (spec 11.3).
-    pub fn access(&mut self, read: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool) {
+    /// Q reads the first ones, and is about to write the third ones. A copy counts as soon as it is read (spec 11.3), by an
+    /// operand in the place of which LLVM cannot have the copy's source read: the second ones.
+    pub fn access(
+        &mut self, read: &[Lane], stays: &[Lane], written: &[Lane], copies: bool, may_die: impl Fn(Lane) -> bool,
+    ) {
         // A virtual register may yet become one that is dead here.
         if written.iter().any(|place| place.vector && place.of == Of::Virtual) {
             self.note_expanded();
@@ -198,9 +201,8 @@ impl State {
         let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
         abandoned.for_each(|place| self.abandon(*place));
         let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
-        // LLVM may read the source of a copy instead, and delete the copy.
-        let stays = |place: &&Lane| !self.copies.iter().any(|copied| copied.valid && copied.target == **place);
-        let read = read.iter().filter(stays).map(|place| (*place, self.now));
+        let is_copy = |place: &Lane| self.copies.iter().any(|copied| copied.valid && copied.target == *place);
+        let read = read.iter().filter(|place| stays.contains(place) || !is_copy(place)).map(|place| (*place, self.now));
         self.accessed.extend(written.chain(read).filter(|(place, _)| place.vector));
     }
 

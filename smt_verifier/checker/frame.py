@@ -1,0 +1,109 @@
+"""The frame that LLVM lays out behind the phase, and the registers that it takes or moves for it (13.1, 13.4).
+
+Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUBaseInfo.cpp, isEntryFunctionCC.
+"""
+
+from __future__ import annotations
+
+import re
+
+from smt_verifier.checker.certificate import VIRTUAL
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.limits import Limits
+from smt_verifier.checker.model import Function
+from smt_verifier.checker.moves import Moves
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import Tables
+
+_INFO = "machineFunctionInfo."
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+_ENTRIES = frozenset(
+    ["amdgpu_kernel", "spir_kernel", "amdgpu_cs", "amdgpu_es", "amdgpu_gs", "amdgpu_hs", "amdgpu_ls", "amdgpu_ps",
+     "amdgpu_vs"]
+)  # fmt: skip
+"""Conventions of functions that nobody calls."""
+_DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_sgpr50_sgpr51'"
+"""Where a called function, and one of a chain, is given the scratch descriptor."""
+_ABSENT = ""
+_SCALARS = 102
+"""SGPRs that have a number."""
+
+
+def frame_units(lanes: Lanes) -> frozenset[int]:
+    """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
+    fields = lanes.function.fields
+    is_entry = fields.get(_INFO + "isEntryFunction") == "true"
+    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
+    return units_named(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
+
+
+def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> None:
+    """LLVM lays out the slots that Q adds as the header says: it says what LLVM's would (13.1).
+
+    Raises:
+        Refused: it does not.
+    """
+    if len(q.stack) == len(p.stack):
+        return
+    is_entry = p.fields.get(_INFO + "isEntryFunction", "false") == "true"
+    if is_entry != (convention in _ENTRIES):
+        raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
+    if is_entry:
+        return
+    descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
+    places = {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": (descriptor, "'$private_rsrc_reg'", _ABSENT)}
+    if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _ABSENT) not in of]:
+        raise Refused("header", f"{wrong[0]} is not the register in which a called function is given it")
+    code = [tables.opcode(i.opcode) for block in q.blocks for i in block.instructions]
+    calls = any(opcode is not None and "call" in opcode.traits for opcode in code)
+    if calls and q.fields.get("frameInfo.hasCalls") != "true":
+        raise Refused("header", "a function that calls has more slots, and hasCalls is not true")
+
+
+def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
+    """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
+    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC,
+    which none reads, for lanes that scalars are still to be spilled to.
+
+    Raises:
+        Refused: some instruction does.
+    """
+    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
+    frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
+    spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
+    mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
+    # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
+    kept = units_named(lanes, mask) - units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
+    code = [i for block in q.blocks for i in block.instructions] if kept else []
+    read = {k for i in code for o in i.operands if o.reads for k in lanes.keys(o, i)}
+    if not (lanes.named.isdisjoint(units_named(lanes, frame)) and kept.isdisjoint(read)):
+        raise Refused("reserved-register", f"{frame} or {mask} is named, which LLVM takes")
+
+
+def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
+    """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
+    whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
+    branches, which is not saved then (13.4).
+
+    Raises:
+        Refused: something names a part of the first, or the lowest pair is a saved one.
+    """
+    fields = q.fields
+    listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
+    reserved, units = re.findall(r"\$(\w+)", listed), units_named(lanes, listed)
+    if reserved and not any(k >= VIRTUAL for k in lanes.named):
+        operands = {o.register for b in q.blocks for i in b.instructions for o in i.operands if o.is_register}
+        names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
+        if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
+            raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
+    if is_entry or not (branches := units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
+        return
+    pairs = (lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2))
+    free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and lanes.named.isdisjoint(pair))
+    if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
+        raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
+
+
+def units_named(lanes: Lanes, names: str) -> frozenset[int]:
+    """Units of the registers in a list of the header."""
+    return frozenset(u for name in re.findall(r"\$(\w+)", names) for u in lanes.register(name).units)
