@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checker_support import needs_both
 from process_support import gone, lines_of
 from support import HEARING, REPOSITORY, cpu_of, kernel_paths, long
 from toolchain_support import by_triton, instructions, source, tools, tritons
@@ -119,6 +120,7 @@ def test_a_function_that_may_unwind_goes_on_behind_allocation(llvm: LlvmTools) -
     assert "CFI_INSTRUCTION" in without_frame_marks(inside)[0]
 
 
+@needs_both
 def test_our_order_behind_allocation_is_tried_of_a_function_that_may_unwind() -> None:
     settings = Settings("gfx942", toolchain=ToolchainChoice.TRITON, emit=Emit.ASM)
     tritons()
