@@ -19,7 +19,8 @@ from smt_verifier.checker.check import (
 )
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
-from smt_verifier.checker.liveins import declared_units, may_hold
+from smt_verifier.checker.lanes import declared_units
+from smt_verifier.checker.liveins import may_hold
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass

@@ -8,8 +8,7 @@ from collections.abc import Collection
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.lanes import Lanes, predecessors, reachable
-from smt_verifier.checker.liveins import declared_units
+from smt_verifier.checker.lanes import Lanes, declared_units, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode
@@ -30,7 +29,6 @@ def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> No
         _overwritten(after, forms, number)
     for part in range(len(after.function.blocks)):
         _masked(after, forms, part)
-    _kept_in_lanes(after, forms)
 
 
 def _refused(i: Instruction, what: str) -> Refused:
@@ -240,9 +238,12 @@ def _moves(i: Instruction, forms: Forms) -> bool:
     return i.definitions == 1 and not forms.opcode(i).traits.isdisjoint(("copy", "mask-move")) and len(i.operands) > 1
 
 
-def _kept_in_lanes(after: Lanes, forms: Forms) -> None:
+def check_kept_in_lanes(after: Lanes, forms: Forms) -> None:
     """SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them:
     at the end of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
+
+    Raises:
+        Refused: something is.
     """
     slots: dict[int, dict[int, list[tuple[bool, int]]]] = {}
     for number in range(len(after.parts)):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from smt_verifier.checker.behind import check_behind
+from smt_verifier.checker.behind import check_behind, check_kept_in_lanes
 from smt_verifier.checker.certificate import (
     LANES,
     SLOT,
@@ -32,10 +32,9 @@ from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.frame import check_frame, check_moved, check_taken, frame_units, units_named
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
-from smt_verifier.checker.lanes import Lanes, cell, names_halves, parts_of
+from smt_verifier.checker.lanes import Lanes, cell, declared_units, names_halves, parts_of
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import (
-    declared_units,
     leave_undeclared,
     live_virtual,
     may_hold,
@@ -48,6 +47,7 @@ from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
+from smt_verifier.checker.propagated import Propagated
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
@@ -124,7 +124,13 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
+    propagated = Propagated(lanes[1], target, bounds.allocatable)
+    copied = copied_blocks(lanes[1])
     check_behind(lanes[1], forms, bounds.allocatable)
+    check_kept_in_lanes(lanes[1], forms)
+    for text in propagated.texts:
+        check_behind(text, forms, bounds.allocatable)
+        copied = copied.and_of(copied_blocks(text))
     restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
@@ -143,7 +149,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         (frame_units(lanes[0]), frame_units(lanes[1])),
         frozenset(k for k in lanes[0].named & bounds.allocatable if not lanes[0].is_vector(k)),
         live_virtual(lanes[1]),
-        copied_blocks(lanes[1]),
+        copied,
+        propagated,
         target.has_agprs and q.fields.get(_INFO + "hasSpilledVGPRs") == "true",
     )
 

@@ -13,7 +13,8 @@ from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Instruction, Operand
 from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.state import State, ThreadClass
+from smt_verifier.checker.propagated import Propagated
+from smt_verifier.checker.state import NONE, State, ThreadClass
 from smt_verifier.checker.tables import Processor
 
 Place = tuple[int, int]
@@ -64,6 +65,7 @@ class Both:
         scalars_before: units of scalar registers that P names and that may be allocated (4.4).
         live_after: for each block, the lanes of virtual vector registers that Q reads before it writes them (11.3).
         copied: what LLVM may move to the ends of Q's blocks (10.11, 12.3).
+        propagated: what LLVM makes of COPYs of Q (10.13).
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
         writes: of blocks that were asked for, what they write (12.2).
     """
@@ -84,6 +86,7 @@ class Both:
     scalars_before: frozenset[int]
     live_after: list[set[int]]
     copied: Copied
+    propagated: Propagated
     spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
@@ -244,17 +247,22 @@ class Effects:
                 self.spoil(place, running)
         else:
             before = [[(c, state.held_behind(t, c)) for c in state.classes] for t in move.to if move.is_copy]
-            again = [state.copies.get(t) == s for t, s in zip(move.to, move.of, strict=True)]
+            is_gone = b.line in self.both.propagated.again
+            again = [is_gone or state.copies.get(t) == s for t, s in zip(move.to, move.of, strict=True)]
             carried = self._carried(move, state.cells, names=False)
             if move.vector[0] and not carried:
                 for place in move.to:
                     self._spoil_cells(place)
             written = [state.written.get(s, -1) for s in move.of]
+            held = state.held_by(move.to) if b.line in self.both.propagated.dead else []
             state.copy_places(move.to, move.of, move.vector, running)
             if move.is_copy:
                 for n, (target, source) in enumerate(zip(move.to, move.of, strict=True)):
                     if max(target, source) < VIRTUAL:
                         state.remember_copy(target, source, before[n], written[n], again=again[n])
+            for part, place, names in held:
+                if names.isdisjoint(part.holds.get(place, NONE)):
+                    part.unwritten.add(place)
         for place in beside:
             self.spoil(place, running)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
-from smt_verifier.checker.liveins import declared_units, leave_undeclared, undefine_undeclared
+from smt_verifier.checker.lanes import declared_units
+from smt_verifier.checker.liveins import leave_undeclared, undefine_undeclared
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped

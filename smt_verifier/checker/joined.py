@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.lanes import Lanes, predecessors, reachable
+from smt_verifier.checker.lanes import Lanes, declared_units, predecessors, reachable
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
@@ -19,6 +19,8 @@ a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
 _NOT_HOISTED = ("may-store", "call", "side-effects", "terminator")
+_NOT_THE_SAME = ("S_GETPC_B64",)
+"""What names no register but its result, and gives another one elsewhere."""
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
@@ -35,6 +37,11 @@ class Copied:
     read: list[frozenset[int]]
     lost: list[frozenset[int]]
     unread: list[frozenset[int]]
+
+    def and_of(self, other: Copied) -> Copied:
+        """What either says."""
+        ways = zip((self.read, self.lost, self.unread), (other.read, other.lost, other.unread), strict=True)
+        return Copied(*([a | b for a, b in zip(one, two, strict=True)] for one, two in ways))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +119,12 @@ def copied_blocks(after: Lanes) -> Copied:
     count = len(after.parts)
     flow = _flow(after)
     _check_hoisted(flow)
+    _check_merged(flow)
+    _check_once(flow)
     near = [flow.near(number) for number in range(count)]
     behind: list[list[int]] = [[] for _ in near]
     for number, of in enumerate(near):
-        for block in of.blocks:
+        for block in of.blocks.keys() | {flow.sinks_from(number)} - {-1}:
             behind[block].append(number)
     read: list[frozenset[int]] = [frozenset() for _ in near]
     left = [_Left() for _ in near]
@@ -130,13 +139,14 @@ def copied_blocks(after: Lanes) -> Copied:
             if not (more := reads & written if start else reads) <= read[block]:
                 read[block] |= more
                 pending.append(block)
-        now = _Walk(after, number, of, left).left()
+        above = flow.sinks_from(number)
+        now = _Walk(after, number, of, left, left[above].known if above >= 0 else _Known()).left()
         if now != left[number]:
             left[number] = now
             pending += behind[number]
     lost: list[frozenset[int]] = []
     for number, places in enumerate(behind):
-        written = set[int]().union(*(left[n].lost for n in places))
+        written = set[int]().union(*(left[n].lost for n in places if number in near[n].blocks))
         lost.append(frozenset(left[number].known.unread & written))
     return Copied(read, lost, [frozenset(of.known.unread) for of in left])
 
@@ -152,20 +162,20 @@ class _Flow:
     before: list[set[int]]
     kept: list[list[int]]
     said: list[list[int]]
-    """For each instruction of a block a number: those that say the same have the same one, where registers that some
-    COPY makes of another are as good as that: MachineCopyPropagation puts it there.
-    """
-    exact: list[list[int]]
-    """Likewise, as printed."""
+    """For each instruction of a block a number: those that say the same have the same one."""
     words: list[list[int]]
     """Those numbers of the instructions that are kept."""
+    again: set[int]
+    """Those numbers of pure instructions that name no register but their result, and that stand more than once:
+    MachineLateInstrsCleanup may delete one.
+    """
 
     def near(self, number: int) -> _Near:
         """With whose instructions LLVM may bring a block's own together."""
         code, own = self.after.code(number), self.kept[number]
         copied = {b: 0 for b in self.before[number] if len(self.ahead[b]) == 1}
         small = _DUPLICATED - bool(self.ahead[number])
-        if sum(not _may_go(code[n], self.after) for n in own) <= small:  # TailDuplicator.
+        if sum(not self.may_go(number, n) for n in own) <= small:  # TailDuplicator.
             return _Near(copied, len(code))
         behind = {place for b in self.before[number] for place in self.ahead[b]}
         blocks = self._ends(self.before[number])
@@ -184,6 +194,16 @@ class _Flow:
         if any(self.words[b][-len(end) :] == end for b in beside):
             return _Near(copied, own[small - 1] + 1)  # All that is left once its end is merged with another one.
         return _Near({}, 0)
+
+    def sinks_from(self, number: int) -> int:
+        """The block from which PostRAMachineSinking may move a COPY into this one, or -1."""
+        before = self.after.predecessors[number]
+        above = next(iter(before)) if len(before) == 1 else -1
+        return above if above >= 0 and len(set(self.after.successors(above))) > 1 else -1
+
+    def may_go(self, number: int, at: int) -> bool:
+        """Whether MachineLateInstrsCleanup may delete an instruction."""
+        return self.said[number][at] in self.again
 
     def _ends(self, blocks: set[int]) -> dict[int, int]:
         """From where on these blocks end alike, so that LLVM may make one of their ends (TailMergeBlocks)."""
@@ -227,42 +247,85 @@ def _flow(after: Lanes) -> _Flow:
         before[number].clear()
     codes = [after.code(number) for number in range(len(ahead))]
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
-    said = _numbered(codes, after, _copied_units(codes, after))
+    said, again = _numbered(codes, after)
     words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
-    return _Flow(after, ahead, before, kept, said, _numbered(codes, after, {}), words)
+    return _Flow(after, ahead, before, kept, said, words, again)
 
 
-def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes, copied: dict[int, int]) -> list[list[int]]:
-    """A number for what each instruction says, block by block; ``copied``: units that count as another one."""
+def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes) -> tuple[list[list[int]], set[int]]:
+    """A number for what each instruction says, block by block, and the numbers of what may be said once too often."""
     numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
+    again: set[int] = set()
 
-    def words(i: Instruction) -> tuple[tuple[str, bool], ...]:
-        return tuple((canonical(o.text, o.register), o.is_def) for o in i.operands)
+    def number(i: Instruction) -> int:
+        words = i.opcode, tuple((o.text, o.is_def) for o in i.operands)
+        known = numbers.setdefault(words, len(numbers))
+        opcode = after.tables.opcode(i.opcode) if known < len(numbers) - 1 else None
+        if (
+            opcode is not None
+            and "pure" in opcode.traits
+            and not any(o.is_use and not o.is_implicit for o in i.operands)
+        ):
+            again.add(known)
+        return known
 
-    def canonical(text: str, register: str) -> str:
-        units = after.register(register).units if copied and register not in ("", "noreg") else ()
-        return str([copied.get(u, u) for u in units]) if any(u in copied for u in units) else text
-
-    return [[numbers.setdefault((i.opcode, words(i)), len(numbers)) for i in code] for code in codes]
+    return [[number(i) for i in code] for code in codes], again
 
 
-def _copied_units(codes: Sequence[Sequence[Instruction]], after: Lanes) -> dict[int, int]:
-    """Units that COPY connects with others, each with the lowest one of these, which stands for all."""
-    lower: dict[int, int] = {}
+def _is_constant(i: Instruction) -> bool:
+    """Whether it names no register but its result (MachineLateInstrsCleanup.cpp, isCandidate)."""
+    return [n for n, o in enumerate(i.operands) if o.is_register] == [0] and i.operands[0].is_def
 
-    def lowest(unit: int) -> int:
-        while lower.get(unit, unit) != unit:
-            unit = lower[unit]
-        return unit
 
-    for i in (i for code in codes for i in code):
-        opcode = after.tables.opcode(i.opcode)
-        if opcode is not None and "copy" in opcode.traits:
-            ends = [after.register(o.register).units for o in i.operands[:2] if o.register not in ("", "noreg")]
-            for x, y in zip(*ends, strict=False) if len(ends) == 2 else ():
-                one, other = sorted((lowest(x), lowest(y)))
-                lower[one] = lower[other] = one
-    return {unit: lowest(unit) for unit in lower}
+def _check_once(flow: _Flow) -> None:
+    """MachineLateInstrsCleanup deletes an instruction that names no register but its result, which holds it already."""
+    named: set[int] = set()
+    for number, code in enumerate(flow.said):
+        for i, said in zip(flow.after.code(number), code, strict=True):
+            if i.opcode in _NOT_THE_SAME and said in named:
+                raise Refused("not-followed", f"{i.opcode} again into the same register", f"line {i.line}")
+            named.add(said)
+
+
+def _check_merged(flow: _Flow) -> None:
+    """BranchFolder::TryTailMergeBlocks makes one of what blocks end alike in that lead to the same block, or nowhere,
+    and keeps one of two instructions that may differ in ``dead``, or in a COPY in ``killed``.
+    """
+    exits = {number for number, places in enumerate(flow.ahead) if not places}
+    for blocks in (*flow.before, exits):
+        # What is said so far, backwards from the end, has a number; and where it was said first.
+        known: dict[tuple[int, int], tuple[int, int, int]] = {}
+        for number in sorted(blocks) if len(blocks) > 1 else ():
+            at = 0
+            for n in reversed(flow.kept[number]):
+                at, other, m = known.setdefault((at, flow.said[number][n]), (len(known) + 1, number, n))
+                differ = _marked(flow, (number, n), (other, m)) if other != number else []
+                if any(_ends_there(flow, number, n, k) is not _ends_there(flow, other, m, k) for k in differ):
+                    i = flow.after.code(number)[n]
+                    raise _refused(i, "registers dead or killed that are not so where a block ends like its own")
+
+
+def _marked(flow: _Flow, *places: tuple[int, int]) -> list[int]:
+    """Operands of instructions that say the same which differ in ``dead`` or, of a COPY, in ``killed``."""
+    one, other = (flow.after.code(number)[n] for number, n in places)
+    opcode = flow.after.tables.opcode(one.opcode)
+    marks = ("dead", "killed") if opcode is not None and "copy" in opcode.traits else ("dead",)
+    rows = enumerate(zip(one.operands, other.operands, strict=True))
+    return [k for k, (x, y) in rows if any((mark in x.flags) is not (mark in y.flags) for mark in marks)]
+
+
+def _ends_there(flow: _Flow, number: int, at: int, operand: int) -> bool:
+    """Whether an operand is marked, or nothing behind it reads what it defines."""
+    after, code = flow.after, flow.after.code(number)
+    o = code[at].operands[operand]
+    if not o.is_def or "dead" in o.flags:
+        return not o.flags.isdisjoint(("dead", "killed"))
+    keys = set(after.keys(o, code[at]))
+    for i in code[at + 1 :]:
+        if any(not keys.isdisjoint(after.keys(u, i)) for u in i.operands if u.reads):
+            return False
+        keys -= after.operand_keys(i).defined
+    return all(keys.isdisjoint(declared_units(after, place)) for place in after.successors(number))
 
 
 def _check_hoisted(flow: _Flow) -> None:
@@ -270,8 +333,8 @@ def _check_hoisted(flow: _Flow) -> None:
     ``MachineInstr::isSafeToMove`` lets it, and keeps one of two instructions that may differ in ``undef``, memory
     operands and marks. Where all of a block is hoisted, what follows it comes next.
     """
-    for moves in (True, False):  # Copies and constants may be gone by then.
-        _check_beginnings(flow, [_first(flow, number, moves=moves) for number in range(len(flow.ahead))])
+    for every in (True, False):  # Constants may be gone by then.
+        _check_beginnings(flow, [_first(flow, number, every=every) for number in range(len(flow.ahead))])
 
 
 def _check_beginnings(flow: _Flow, firsts: list[_First]) -> None:
@@ -282,8 +345,7 @@ def _check_beginnings(flow: _Flow, firsts: list[_First]) -> None:
         of_a, of_b = firsts[a].numbers, firsts[b].numbers
         while a != b and i < len(of_a) and j < len(of_b) and flow.said[a][of_a[i]] == flow.said[b][of_b[j]]:
             one, other = flow.after.code(a)[of_a[i]], flow.after.code(b)[of_b[j]]
-            same = flow.exact[a][of_a[i]] == flow.exact[b][of_b[j]]
-            if _undefined(one) != _undefined(other) or (same and _unlike(one) != _unlike(other)):
+            if _undefined(one) != _undefined(other) or _unlike(one) != _unlike(other):
                 raise _refused(other, f"undefined registers, memory or marks otherwise than one like it in bb.{a}")
             i, j = i + 1, j + 1
         further = [(n, 0, b, j) for n in flow.ahead[a] if i == len(of_a) and firsts[a].leads_on]
@@ -300,15 +362,15 @@ class _First:
     leads_on: bool
 
 
-def _first(flow: _Flow, number: int, *, moves: bool) -> _First:
-    """``moves``: with copies and constants."""
+def _first(flow: _Flow, number: int, *, every: bool) -> _First:
+    """``every``: with constants that may be gone."""
     numbers: list[int] = []
     code = flow.after.code(number)
     for at in flow.kept[number]:
         opcode = flow.after.tables.opcode(code[at].opcode)
         if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_NOT_HOISTED)):
             return _First(numbers, _is_gone(code[at], flow.after, branches=True))
-        if moves or not _may_go(code[at], flow.after):
+        if every or not flow.may_go(number, at):
             numbers.append(at)
     return _First(numbers, True)
 
@@ -320,16 +382,6 @@ def _undefined(i: Instruction) -> list[bool]:
 def _unlike(i: Instruction) -> tuple[list[str], list[str]]:
     """What else MachineInstr::isIdenticalTo does not compare."""
     return [m.text for m in i.memory], [t for t in i.tail if not t.startswith("debug-")]
-
-
-def _may_go(i: Instruction, after: Lanes) -> bool:
-    """Whether MachineCopyPropagation or MachineLateInstrsCleanup may delete it."""
-    opcode = after.tables.opcode(i.opcode)
-    if opcode is None:
-        return False
-    return "copy" in opcode.traits or (
-        "pure" in opcode.traits and not any(o.is_use and not o.is_implicit for o in i.operands)
-    )
 
 
 def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:
@@ -344,9 +396,16 @@ def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:
 class _Walk:
     """Through a block, with what is known behind the blocks that it may be brought together with: ``near``."""
 
-    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left]) -> None:
+    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left], above: _Known) -> None:
         self._after = after
         self._near = _Known()
+        self._sunk = _Known()
+        """COPYs that may be moved to its beginning: behind the last write of EXEC, and not read."""
+        for target in above.unread & declared_units(after, number):
+            rows = frozenset(row for row in above.copies.get(target, frozenset()) if not row[2])
+            if rows:
+                self._sunk.copies[target] = rows
+                self._sunk.unread.add(target)
         for block, start in of.blocks.items():
             self._near.add(left[block], start)
         self._own = _Known()
@@ -365,7 +424,7 @@ class _Walk:
     def left(self) -> _Left:
         """What is known behind it."""
         known = _Known()
-        for of in (self._near, self._own):
+        for of in (self._near, self._sunk, self._own):
             known.moves.update(of.moves)
             known.fresh.update(of.fresh)
             known.unread |= of.unread
@@ -375,7 +434,7 @@ class _Walk:
         return _Left(known, self._last, frozenset(self._lost))
 
     def _step(self, at: int, i: Instruction) -> None:
-        after, near, own = self._after, self._near, self._own
+        after, near, sunk, own = self._after, self._near, self._sunk, self._own
         opcode = after.tables.opcode(i.opcode)
         copies = opcode is not None and "copy" in opcode.traits
         read = {k for o in i.operands if o.reads for k in after.keys(o, i)}
@@ -390,7 +449,7 @@ class _Walk:
             if copies:
                 self._check_copy(i, target, source)
         self._lost.update(k for k in written - read if k in near.unread and after.is_vector(k))
-        for known in (near, own):
+        for known in (near, sunk, own):
             known.unread -= read | written
             for k in read | written:
                 known.fresh.pop(k, None)
@@ -406,8 +465,8 @@ class _Walk:
             own.unread |= written
             own.copies.update((t, frozenset({(s, self._writes.get(s, 0), False)})) for t, s in moved)
         if opcode is not None and writes_exec(i, opcode):
-            near.age()
-            own.age()
+            for known in (near, sunk, own):
+                known.age()
 
     def _check_exchange(self, i: Instruction, target: int, source: int) -> None:
         """SIShrinkInstructions."""
@@ -421,7 +480,8 @@ class _Walk:
         """MachineCopyPropagation."""
         writes = self._writes
         for to, of in ((target, source), (source, target)):
-            if (of, writes.get(of, 0), True) in self._near.copies.get(to, frozenset()):
+            row = of, writes.get(of, 0), True
+            if any(row in known.copies.get(to, frozenset()) for known in (self._near, self._sunk)):
                 raise _refused(i, "a copy for other threads ahead of its block, which makes it look needless")
         ends = i.operands[0].flags, i.operands[1].flags
         may = "killed" in ends[1] and all("renamable" in flags for flags in ends)

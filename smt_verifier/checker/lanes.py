@@ -80,6 +80,7 @@ class Lanes:
         self._predecessors: list[set[int]] | None = None
         self._joints: dict[tuple[int, int], list[int]] | None = None
         self._named: frozenset[int] | None = None
+        self._defined: frozenset[int] | None = None
 
     def operand_keys(self, instruction: Instruction) -> OperandKeys:
         """What an instruction's text says of its registers: by its line, and worked out once."""
@@ -103,7 +104,11 @@ class Lanes:
     def successors(self, number: int) -> list[int]:
         """Those of a joined block, in order."""
         parts = self.parts[number]
-        return [place for place, _ in self.function.blocks[parts[-1]].successors] if parts else []
+        return self.successors_of(parts[-1]) if parts else []
+
+    def successors_of(self, part: int) -> list[int]:
+        """Those of one of LLVM's blocks, in order."""
+        return [place for place, _ in self.function.blocks[part].successors]
 
     @property
     def predecessors(self) -> list[set[int]]:
@@ -212,6 +217,40 @@ class Lanes:
                         keys.update(self.keys(o, i))
             self._named = frozenset(keys)
         return self._named
+
+    @property
+    def defined_units(self) -> frozenset[int]:
+        """Units of all physical registers that some operand defines."""
+        if self._defined is None:
+            instructions = [i for block in self.function.blocks for i in block.instructions]
+            names = {self.name(o, i) for i in instructions for o in i.operands if o.is_def and o.vreg < 0}
+            self._defined = frozenset(u for name in names - {"noreg", ""} for u in self.register(name).units)
+        return self._defined
+
+
+def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
+    """Units that the live-ins of a block declare."""
+    known = lanes.declared.get(number)
+    if known is None:
+        known = lanes.declared[number] = frozenset(_declared(lanes, number, lanes.grain))
+    return known
+
+
+def declared_halves(lanes: Lanes, number: int) -> set[int]:
+    """Likewise, those too of a register of which only the other half is declared."""
+    return _declared(lanes, number, 1)
+
+
+def _declared(lanes: Lanes, number: int, grain: int) -> set[int]:
+    units: set[int] = set()
+    for name, mask in lanes.function.blocks[number].liveins:
+        every = lanes.register(name).units
+        # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
+        named = [mask < 0 or bool(mask >> (k ^ 1 if len(every) > 1 else k) & 1) for k in range(len(every))]
+        if grain == 2:
+            named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
+        units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
+    return units
 
 
 def parts_of(function: Function) -> list[tuple[int, ...]]:

@@ -7,26 +7,9 @@ from __future__ import annotations
 
 from smt_verifier.checker.certificate import VIRTUAL, Key
 from smt_verifier.checker.effects import Both
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.lanes import Lanes, declared_units
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.state import NONE, Part, State
-
-
-def declared_units(lanes: Lanes, number: int) -> frozenset[int]:
-    """Units that the live-ins of a block declare."""
-    known = lanes.declared.get(number)
-    if known is not None:
-        return known
-    units: set[int] = set()
-    for name, mask in lanes.function.blocks[number].liveins:
-        every = lanes.register(name).units
-        # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
-        named = [mask < 0 or bool(mask >> (k ^ 1 if len(every) > 1 else k) & 1) for k in range(len(every))]
-        if lanes.grain == 2:
-            named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
-        units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
-    declared = lanes.declared[number] = frozenset(units)
-    return declared
 
 
 def live_virtual(lanes: Lanes) -> list[set[int]]:

@@ -23,6 +23,8 @@ def check_promises(file: File, before: Lanes, after: Lanes, convention: frozense
     promised = _promised(file, function, before.tables) - convention
     if not promised:
         return
+    if len(after.function.stack) > len(function.stack):
+        raise Refused("call-mask", "LLVM takes registers for the frame, and a call's own mask keeps what LLVM may take")
     own = {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     for instruction in _instructions(after.function):
         if not _lost(instruction, promised, after) <= own:

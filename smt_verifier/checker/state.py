@@ -18,7 +18,7 @@ NONE: Names = frozenset()
 class Part:
     """What is known of the scalars, or of one class of threads."""
 
-    __slots__ = ("doubtful", "holds", "undefined", "where")
+    __slots__ = ("doubtful", "holds", "undefined", "unwritten", "where")
 
     def __init__(self) -> None:
         self.holds: dict[Key, Names] = {}
@@ -26,6 +26,8 @@ class Part:
         """For each name, the places that hold it: ``holds`` the other way round."""
         self.undefined: set[Key] = set()
         self.doubtful: set[Key] = set()
+        self.unwritten: set[Key] = set()
+        """Targets of copies that LLVM deletes (10.13), and that hold something else then."""
 
     def copy(self) -> Part:
         """A part of its own that says the same."""
@@ -34,10 +36,12 @@ class Part:
         part.where = {name: set(places) for name, places in self.where.items()}
         part.undefined = set(self.undefined)
         part.doubtful = set(self.doubtful)
+        part.unwritten = set(self.unwritten)
         return part
 
     def write(self, place: Key, names: Names) -> None:
         """The place holds exactly these."""
+        self.unwritten.discard(place)
         held = self.holds.pop(place, None)
         if held is not None:
             for name in held:
@@ -302,6 +306,11 @@ class State:
                 if names or place in cls.part.holds:
                     cls.part.write(place, names)
 
+    def held_by(self, places: Sequence[Key]) -> list[tuple[Part, Key, Names]]:
+        """What places hold now, of scalars and in each class."""
+        parts = [self.scalars, *(cls.part for cls in self.classes)]
+        return [(part, place, part.holds.get(place, NONE)) for part in parts for place in places]
+
     def _touch_scalar(self, place: Key) -> None:
         """A scalar place is written: it is not what P reads on."""
         if isinstance(place, int):
@@ -378,6 +387,9 @@ class State:
             read: but for these, which may be read near, and hold no more than what may be read for them (10.11).
             lost: targets of copies that may be deleted: they hold nothing but for the path.
         """
+        for part in (self.scalars, *(cls.part for cls in self.classes)):
+            for place in tuple(part.unwritten):
+                part.write(place, NONE)
         for cls in self.classes if read else ():
             for target in cls.missed & self.copies.keys() & read:
                 cls.part.write(target, self.held(target, True, cls))

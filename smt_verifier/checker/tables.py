@@ -275,6 +275,16 @@ class Tables:
             units = units[half == "hi16" :][:1]
         return Register(name, file.letter, first, units, file.marks)
 
+    def named_by(self, units: tuple[int, ...]) -> Register | None:
+        """A register by its units, of which there is at least one."""
+        for file in self._files.values():
+            first, half = divmod(units[0] - file.base, 2)
+            if 0 <= first < file.size:
+                whole = "_".join(f"{file.name}{first + n}" for n in range(max(1, len(units) // 2)))
+                register = self.register(whole if len(units) > 1 else f"{whole}_{('lo16', 'hi16')[half]}")
+                return register if register is not None and register.units == units else None
+        return next((r for r in self._specials.values() if r.units == units and "wide" not in r.marks), None)
+
     def register_class(self, name: str) -> RegisterClass | None:
         return self._classes.get(name)
 

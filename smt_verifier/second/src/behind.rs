@@ -9,23 +9,23 @@ use crate::lanes::{Lane, Of, Set, SCC, VCC};
 use crate::model::*;
 use crate::moves;
 
-/// No pass behind the phase makes something else of Q.
+/// No pass behind the phase makes something else of Q, or of what MachineCopyPropagation makes of it: `after`.
 ///
 /// # Errors
 /// `not-followed`: one may.
-pub fn check(context: &Context<'_>) -> Done {
-    for (number, block) in context.after.blocks.iter().enumerate() {
-        conditions(context, block)?;
-        hoisted(context, number, block)?;
-        overwritten(context, number, block)?;
+pub fn check(context: &Context<'_>, after: &Function) -> Done {
+    for (number, block) in after.blocks.iter().enumerate() {
+        conditions(context, &after.blocks, block)?;
+        hoisted(context, &after.blocks, number, block)?;
+        overwritten(&after.blocks, number, block)?;
         let starts: Vec<usize> = [0].into_iter().chain(block.joints.iter().map(|(start, _)| *start)).collect();
         for (n, start) in starts.iter().enumerate() {
             let code = &block.instructions[*start..starts.get(n + 1).copied().unwrap_or(block.instructions.len())];
             let next = block.joints.get(n).map_or(block.successors.clone(), |(_, part)| vec![*part]);
-            masked(context, code, &next)?;
+            masked(context, &after.blocks, code, &next)?;
         }
     }
-    kept_in_lanes(context.after)
+    Ok(())
 }
 
 fn is_exec(o: &Operand) -> bool {
@@ -42,8 +42,7 @@ fn meets(lanes: &[Lane], units: &[u32]) -> bool {
 
 /// SCC of what LLVM replaces whether or not it is read: S_AND_SAVEEXEC behind a comparison (SIOptimizeExecMasking), the AND
 /// of VCC with EXEC before a branch on VCC (SIPreEmitPeephole).
-fn conditions(context: &Context<'_>, block: &Block) -> Done {
-    let texts = &context.after.blocks;
+fn conditions(context: &Context<'_>, texts: &[Block], block: &Block) -> Done {
     let declared: Set<u32> = block.successors.iter().flat_map(|next| live_ins(context, &texts[*next])).collect();
     let (mut read, mut asked) = (declared.contains(&SCC), VCC.iter().any(|unit| declared.contains(unit)));
     for i in block.instructions.iter().rev() {
@@ -69,7 +68,7 @@ fn ands_vcc(i: &Instruction) -> bool {
 
 /// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on what that
 /// terminator writes: EXEC, or another register that need not be declared live.
-fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
+fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block) -> Done {
     let start = block.joints.last().map_or(0, |(start, _)| *start);
     let last = || block.instructions[start..].iter().filter(|i| i.has("terminator"));
     let free = |lane: &Lane| lane.of != Of::Unit || context.limits.allocatable.contains(&lane.a);
@@ -77,7 +76,6 @@ fn hoisted(context: &Context<'_>, number: usize, block: &Block) -> Done {
     let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
     let Some(head) = ahead.first().copied().filter(|_| !sets.is_empty() && ahead.len() == 1) else { return Ok(()) };
     let sets_exec = last().any(writes_exec);
-    let blocks = &context.after.blocks;
     let forwards: Vec<BTreeSet<usize>> =
         blocks.iter().map(|b| b.successors.iter().copied().filter(|next| *next != number).collect()).collect();
     let mut backwards = vec![BTreeSet::new(); blocks.len()];
@@ -113,8 +111,7 @@ fn led_to(ahead: &[BTreeSet<usize>], start: usize) -> BTreeSet<usize> {
 
 /// MachineCopyPropagation has what wrote the source of a COPY write its target, and what reads the target read the source:
 /// not over what is read, where LLVM knows of no early clobber (spec 5.6).
-fn overwritten(context: &Context<'_>, number: usize, block: &Block) -> Done {
-    let blocks = &context.after.blocks;
+fn overwritten(blocks: &[Block], number: usize, block: &Block) -> Done {
     for (at, i) in block.instructions.iter().enumerate() {
         let early: BTreeSet<Lane> = i.lanes(|o| o.early && !o.is(EARLY_CLOBBER)).into_iter().collect();
         let read: BTreeSet<Lane> = i.lanes(Operand::reads).into_iter().collect();
@@ -197,7 +194,7 @@ fn forwarded(
 
 /// SIOptimizeExecMasking makes `C = S_AND_SAVEEXEC Y` of `C = EXEC`, `R = S_AND C, Y` and `EXEC = R`, and does not look at
 /// everything that writes C or reads R. `next`: the blocks behind.
-fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
+fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &[usize]) -> Done {
     let moves = |i: &Instruction| i.definitions == 1 && (i.has("copy") || i.has("mask-move"));
     for (end, i) in code.iter().enumerate().filter(|(_, i)| moves(i)) {
         let [to, from, ..] = &i.operands[..] else { continue };
@@ -234,7 +231,7 @@ fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
             let read = meets(&b.lanes(Operand::reads), &[SCC]);
             (read || meets(&b.lanes(Operand::is_def), &[SCC])).then_some(read)
         });
-        let live = || next.iter().any(|number| live_ins(context, &context.after.blocks[*number]).contains(&SCC));
+        let live = || next.iter().any(|number| live_ins(context, &blocks[*number]).contains(&SCC));
         let read = code[middle].value("mask") == "AND" && follows.unwrap_or_else(live);
         ensure!(!read, "not-followed", &code[middle], "LLVM may replace what defines SCC, which is read,");
         let kept = !code[start + 1..middle].iter().any(|b| takes(&b.lanes(Operand::is_def)));
@@ -244,7 +241,7 @@ fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
         ensure!(whole, "not-followed", i, "LLVM deletes what wrote the source, a part of which is read");
         let unread = !code[end + 1..].iter().any(|b| names(&b.lanes(Operand::reads)));
         ensure!(unread, "not-followed", i, "LLVM deletes what wrote the source, which is read behind");
-        for block in next.iter().map(|number| &context.after.blocks[*number]) {
+        for block in next.iter().map(|number| &blocks[*number]) {
             let exact = block.liveins.iter().any(|(register, mask)| register.name == result.name && mask.is_none());
             let live = live_ins(context, block);
             let dead = exact || !from.lanes.iter().any(|lane| lane.of == Of::Unit && live.contains(&lane.a));
@@ -256,7 +253,10 @@ fn masked(context: &Context<'_>, code: &[Instruction], next: &[usize]) -> Done {
 
 /// SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the end
 /// of the last block that is on every way to one, or in it. What a loop brings back to there is lost.
-fn kept_in_lanes(after: &Function) -> Done {
+///
+/// # Errors
+/// `spill-slot`: something is.
+pub fn kept_in_lanes(after: &Function) -> Done {
     let mut slots: BTreeMap<u32, BTreeMap<usize, Vec<(bool, u32)>>> = BTreeMap::new();
     for (number, block) in after.blocks.iter().enumerate() {
         for i in &block.instructions {

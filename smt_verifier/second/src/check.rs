@@ -15,6 +15,7 @@ use crate::lanes::{Lane, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
+use crate::propagated::Propagated;
 use crate::tables::{tables, Register};
 use crate::threads::{Side, State, WAVE};
 
@@ -27,6 +28,8 @@ struct Walk<'a> {
     live: &'a [Set<Lane>],
     /// What each block of Q leaves to those that LLVM makes copies of at its end.
     left: &'a [joined::Left],
+    /// What LLVM makes of copies (spec 10.13).
+    propagated: &'a Propagated,
     block: usize,
     /// Numbers of the next instructions.
     at: (usize, usize),
@@ -80,10 +83,18 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
     let live = &entry::live_virtual(context);
-    let left = &joined::check(context.after)?;
+    let propagated = &Propagated::of(context.after, context.processor, context.limits, context.coarse);
+    let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
     nothing_moved(context)?;
-    behind::check(context)?;
+    behind::check(context, context.after)?;
+    behind::kept_in_lanes(context.after)?;
+    for text in &propagated.texts {
+        behind::check(context, text)?;
+        let more = joined::check(context, text)?;
+        left.iter_mut().zip(more).for_each(|(left, more)| left.join(more));
+    }
+    let left = &left;
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -101,6 +112,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
             part,
             live,
             left,
+            propagated,
             block,
             at,
             state,
@@ -133,6 +145,13 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
 /// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
 fn keeps_promises(context: &Context<'_>) -> Done {
     let promised = &context.promised;
+    let slots = context.after.stack.len() > context.before.stack.len();
+    ensure!(
+        promised.is_empty() || !slots,
+        "call-mask",
+        "",
+        "LLVM takes registers for the frame, and calls rely on some"
+    );
     let broken = |text: &'_ Function| -> Done<Vec<(u32, usize)>> {
         let mut all = Vec::new();
         for i in text.instructions().filter(|_| !promised.is_empty()) {
@@ -482,7 +501,15 @@ impl<'a> Walk<'a> {
             ensure!(!q.operands.iter().any(forms::last_of_special), "dead-flag", q, "a special register is dead");
             self.may_define(q, false)?;
             let written = if let Some(moved) = moved {
-                moved.apply(&mut self.state, Side::Place);
+                let state = &mut self.state;
+                let targets = || moved.pairs.iter().map(|(to, _)| *to).filter(|to| to.of == Of::Unit && to.cell == 0);
+                let again = targets().filter(|_| self.propagated.again.contains(&q.line));
+                let again: Vec<_> = again.map(|to| (to, state.missed(to))).collect();
+                let dead = targets().filter(|_| self.propagated.dead.contains(&q.line));
+                let dead: Vec<_> = dead.map(|to| (to, state.held_by_all(to))).collect();
+                moved.apply(state, Side::Place);
+                again.into_iter().for_each(|(to, missed)| state.leave(to, missed));
+                dead.into_iter().for_each(|(to, held)| state.note_unwritten(to, &held));
                 moved.written()
             } else {
                 self.without_code(q, Side::Place)
@@ -730,7 +757,8 @@ impl<'a> Walk<'a> {
         let unread = self.left[self.block].unread();
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
-            let held = held && !unread.contains(&Lane::unit(*unit));
+            let held =
+                held && !unread.contains(&Lane::unit(*unit)) && !self.state.wave().is_unwritten(Lane::unit(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
         Ok(())

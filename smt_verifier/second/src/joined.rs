@@ -1,11 +1,13 @@
 //! Blocks that LLVM joins (spec 2.5), instructions that it brings together behind the phase, and what other passes make of
 //! moves there (10.11, 12.3).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
+use crate::context::Context;
+use crate::entry::live_ins;
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand, IMPLICIT, KILLED, RENAMABLE, UNDEF};
+use crate::model::{ensure, Block, Done, Function, Instruction, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF};
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -70,6 +72,13 @@ impl Left {
     pub fn unread(&self) -> &Set<Lane> {
         &self.known.unread
     }
+
+    /// What either says.
+    pub fn join(&mut self, other: Left) {
+        self.read.extend(other.read);
+        self.lost.extend(other.lost);
+        self.known.unread.extend(other.known.unread);
+    }
 }
 
 /// With the instructions of which blocks, from which on, those of a block may be brought together, up to which.
@@ -131,8 +140,8 @@ struct Flow<'a> {
     before: Vec<BTreeSet<usize>>,
     /// Instructions of each block that make code, but for jumps, which may be gone.
     kept: Vec<Vec<usize>>,
-    /// Units that MachineCopyPropagation may put in the place of another, and what stands for all of them.
-    copied: Map<u32, u32>,
+    /// How often the same stands that names no register but its result.
+    constants: BTreeMap<String, usize>,
 }
 
 impl<'a> Flow<'a> {
@@ -165,20 +174,16 @@ impl<'a> Flow<'a> {
             code.filter(|(_, i)| !makes_no_code(i) && !(branches(i) && i.has("barrier"))).map(|(at, _)| at).collect()
         };
         let kept = after.blocks.iter().map(kept).collect();
-        Flow { blocks: &after.blocks, ahead, before, kept, copied: copied_units(after) }
+        let mut constants = BTreeMap::new();
+        for key in after.instructions().filter_map(constant) {
+            *constants.entry(key).or_default() += 1;
+        }
+        Flow { blocks: &after.blocks, ahead, before, kept, constants }
     }
 
-    /// Both say the same, where a register is as good as one that some COPY makes of it.
-    fn same(&self, a: &Instruction, b: &Instruction) -> bool {
-        let known = |unit: &u32| *self.copied.get(unit).unwrap_or(unit);
-        let operand = |(x, y): (&Operand, &Operand)| {
-            let alike = match (x.register, y.register) {
-                (Some(own), Some(other)) => own.units.iter().map(known).eq(other.units.iter().map(known)),
-                _ => false,
-            };
-            x.is_def() == y.is_def() && (alike || x.text == y.text)
-        };
-        a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
+    /// MachineLateInstrsCleanup may delete it.
+    fn may_go(&self, i: &Instruction) -> bool {
+        constant(i).is_some_and(|key| self.constants.get(&key).is_some_and(|times| *times > 1))
     }
 
     fn near(&self, number: usize) -> Near {
@@ -187,7 +192,7 @@ impl<'a> Flow<'a> {
         let copied: Vec<(usize, usize)> = copied().map(|from| (*from, 0)).collect();
         let small = DUPLICATED - usize::from(!self.ahead[number].is_empty());
         let code = &self.blocks[number].instructions;
-        if own.iter().filter(|at| !may_go(&code[**at])).count() <= small {
+        if own.iter().filter(|at| !self.may_go(&code[**at])).count() <= small {
             return Near { blocks: copied, stop: length };
         }
         let behind: BTreeSet<usize> = self.before[number].iter().flat_map(|from| &self.ahead[*from]).copied().collect();
@@ -244,46 +249,98 @@ impl<'a> Flow<'a> {
         (b, second): (usize, impl Iterator<Item = &'b usize>),
     ) -> usize {
         let (a, b) = (&self.blocks[a].instructions, &self.blocks[b].instructions);
-        first.zip(second).take_while(|(x, y)| self.same(&a[**x], &b[**y])).count()
+        first.zip(second).take_while(|(x, y)| same(&a[**x], &b[**y])).count()
     }
 }
 
-/// Units that COPY connects with others, each with the lowest one of these, which stands for all.
-fn copied_units(after: &Function) -> Map<u32, u32> {
-    let mut lower: Map<u32, u32> = Map::default();
-    let lowest = |lower: &Map<u32, u32>, mut unit: u32| {
-        while let Some(next) = lower.get(&unit).filter(|next| **next != unit) {
-            unit = *next;
+/// Both say the same, but for flags.
+fn same(a: &Instruction, b: &Instruction) -> bool {
+    let operand = |(x, y): (&Operand, &Operand)| x.is_def() == y.is_def() && x.text == y.text;
+    a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
+}
+
+/// What an instruction says that names no register but its result (MachineLateInstrsCleanup.cpp, isCandidate).
+fn constant(i: &Instruction) -> Option<String> {
+    let (first, others) = i.operands.split_first().filter(|(first, _)| i.has("pure") && first.is_def())?;
+    let names = |o: &Operand| o.is_register() && !o.lanes.is_empty();
+    if others.iter().any(names) {
+        return None;
+    }
+    Some(others.iter().fold(format!("{} {}", i.name, first.text), |text, o| format!("{text}, {}", o.text)))
+}
+
+/// MachineLateInstrsCleanup deletes what gives a register the same again. S_GETPC_B64 does not give the same.
+fn said_once(after: &Function) -> Done<()> {
+    let mut said = BTreeSet::new();
+    for i in after.instructions().filter(|i| i.name == "S_GETPC_B64") {
+        let first = said.insert(constant(i));
+        ensure!(first, "not-followed", i, "LLVM takes the result for the one before");
+    }
+    Ok(())
+}
+
+/// BranchFolder makes one of what blocks end alike in that lead to the same block, or nowhere, and keeps one of two
+/// instructions that may differ in `dead` and `killed`.
+fn merged_alike(context: &Context<'_>, flow: &Flow<'_>) -> Done<()> {
+    // Whether an operand says that it ends there, or nothing behind reads what it defines.
+    let ends_there = |block: &Block, at: usize, o: &Operand| {
+        if o.is(DEAD) || !o.is_def() {
+            return o.is(DEAD) || o.is(KILLED) && block.instructions[at].has("copy");
         }
-        unit
+        let mut lanes: BTreeSet<Lane> = o.lanes.iter().copied().collect();
+        for i in &block.instructions[at + 1..] {
+            if i.lanes(Operand::reads).iter().any(|lane| lanes.contains(lane)) {
+                return false;
+            }
+            i.lanes(Operand::is_def).iter().for_each(|lane| _ = lanes.remove(lane));
+        }
+        let live: Vec<Set<u32>> = block.successors.iter().map(|next| live_ins(context, &flow.blocks[*next])).collect();
+        !lanes.iter().any(|lane| lane.of != Of::Unit || live.iter().any(|live| live.contains(&lane.a)))
     };
-    for i in after.instructions().filter(|i| i.has("copy")) {
-        let [to, from, ..] = &i.operands[..] else { continue };
-        let (Some(to), Some(from)) = (to.register, from.register) else { continue };
-        for (x, y) in to.units.iter().zip(&from.units) {
-            let (x, y) = (lowest(&lower, *x), lowest(&lower, *y));
-            lower.extend([(x, x.min(y)), (y, x.min(y))]);
+    let exits: BTreeSet<usize> = (0..flow.ahead.len()).filter(|number| flow.ahead[*number].is_empty()).collect();
+    for blocks in flow.before.iter().chain([&exits]) {
+        // By the end so far, told apart by a number, and what comes before it.
+        let mut ends: Vec<(usize, &Block, usize)> = Vec::new();
+        for number in blocks {
+            let mut end = usize::MAX;
+            for at in flow.kept[*number].iter().rev() {
+                let block = &flow.blocks[*number];
+                let i = &block.instructions[*at];
+                let is_it = |(behind, of, n): &(usize, &Block, usize)| *behind == end && same(i, &of.instructions[*n]);
+                let Some(known) = ends.iter().position(is_it) else {
+                    ends.push((end, block, *at));
+                    end = ends.len() - 1;
+                    continue;
+                };
+                let (_, other, n) = ends[known];
+                let marks = if i.has("copy") { DEAD | KILLED } else { DEAD };
+                let alike = i.operands.iter().zip(&other.instructions[n].operands).all(|(x, y)| {
+                    x.flags & marks == y.flags & marks || ends_there(block, *at, x) == ends_there(other, n, y)
+                });
+                ensure!(alike, "not-followed", i, "another block ends with it, but for what is dead or killed");
+                end = known;
+            }
         }
     }
-    lower.keys().map(|unit| (*unit, lowest(&lower, *unit))).collect()
+    Ok(())
 }
 
 /// The instructions at a block's beginning that LLVM may hoist, and whether only branches follow them.
-fn first(flow: &Flow<'_>, number: usize, moves: bool) -> (Vec<usize>, bool) {
+fn first(flow: &Flow<'_>, number: usize, every: bool) -> (Vec<usize>, bool) {
     let code = &flow.blocks[number].instructions;
     let stays = |i: &Instruction| {
         !i.has("asm") && ["may-store", "call", "side-effects", "terminator"].iter().any(|word| i.has(word))
     };
     let numbers: Vec<usize> = flow.kept[number].iter().copied().take_while(|at| !stays(&code[*at])).collect();
     let leads_on = flow.kept[number].get(numbers.len()).is_none_or(|at| branches(&code[*at]));
-    (numbers.into_iter().filter(|at| moves || !may_go(&code[*at])).collect(), leads_on)
+    (numbers.into_iter().filter(|at| every || !flow.may_go(&code[*at])).collect(), leads_on)
 }
 
 /// BranchFolder hoists what both successors of a block begin with, as far as `MachineInstr::isSafeToMove` lets it, and keeps
 /// one of two instructions that may differ in `undef`, memory operands and marks. Where all of a block is hoisted, what
 /// follows it comes next.
-fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
-    let firsts: Vec<(Vec<usize>, bool)> = (0..flow.blocks.len()).map(|number| first(flow, number, moves)).collect();
+fn hoisted_alike(flow: &Flow<'_>, every: bool) -> Done<()> {
+    let firsts: Vec<(Vec<usize>, bool)> = (0..flow.blocks.len()).map(|number| first(flow, number, every)).collect();
     let pairs = flow.ahead.iter().filter(|places| places.len() == 2);
     let mut pending: Vec<[usize; 4]> =
         pairs.filter_map(|places| Some([*places.first()?, 0, *places.last()?, 0])).collect();
@@ -295,14 +352,13 @@ fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
         let ((of_a, a_leads), (of_b, b_leads)) = (&firsts[a], &firsts[b]);
         while let (Some(x), Some(y)) = (of_a.get(i), of_b.get(j)) {
             let (x, y) = (&flow.blocks[a].instructions[*x], &flow.blocks[b].instructions[*y]);
-            if !flow.same(x, y) {
+            if !same(x, y) {
                 break;
             }
             let undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
-            let is_exact = x.operands.iter().map(|o| &o.text).eq(y.operands.iter().map(|o| &o.text));
             let memory = x.memory.iter().map(|m| &m.text).eq(y.memory.iter().map(|m| &m.text));
             let undef = x.operands.iter().map(undefined).eq(y.operands.iter().map(undefined));
-            let alike = undef && (!is_exact || memory && x.tail == y.tail);
+            let alike = undef && memory && x.tail == y.tail;
             ensure!(alike, "not-followed", y, "one like it, in its stead, says otherwise");
             (i, j) = (i + 1, j + 1);
         }
@@ -315,12 +371,6 @@ fn hoisted_alike(flow: &Flow<'_>, moves: bool) -> Done<()> {
         }
     }
     Ok(())
-}
-
-/// MachineCopyPropagation or MachineLateInstrsCleanup may delete it.
-fn may_go(i: &Instruction) -> bool {
-    let reads = |o: &Operand| o.is_register() && !o.is_def() && !o.is(IMPLICIT);
-    i.has("copy") || i.has("pure") && !i.operands.iter().any(reads)
 }
 
 fn makes_no_code(i: &Instruction) -> bool {
@@ -339,11 +389,21 @@ fn is_vector(lane: &Lane) -> bool {
 ///
 /// # Errors
 /// `not-followed`: there are some.
-pub fn check(after: &Function) -> Done<Vec<Left>> {
+pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
     let flow = Flow::of(after);
-    // Copies and constants may be gone by then.
+    // Constants may be gone by then.
     hoisted_alike(&flow, true)?;
     hoisted_alike(&flow, false)?;
+    merged_alike(context, &flow)?;
+    said_once(after)?;
+    // Where PostRAMachineSinking may move a copy of another block to the beginning of a block.
+    let before = predecessors(&successors(after));
+    let above = |number: &usize| {
+        let above = only(&before[*number])?;
+        let next: BTreeSet<usize> = after.blocks[above].successors.iter().copied().collect();
+        (next.len() > 1).then_some(above)
+    };
+    let above: Vec<Option<usize>> = (0..before.len()).map(|number| above(&number)).collect();
     let near: Vec<Near> = (0..after.blocks.len()).map(|number| flow.near(number)).collect();
     let mut all = vec![Left::default(); near.len()];
     let mut changed = true;
@@ -370,7 +430,7 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
             let left = Left {
                 read: all[number].read.clone(),
                 lost: all[number].lost.clone(),
-                ..behind(block, near_by, *stop)?
+                ..behind(block, near_by, sunk(context, above[number].map(|from| &all[from].known), block), *stop)?
             };
             changed |= left != all[number];
             all[number] = left;
@@ -379,8 +439,18 @@ pub fn check(after: &Function) -> Done<Vec<Left>> {
     Ok(all)
 }
 
+/// Copies that may be moved to a block's beginning: nothing has read them, and EXEC was not written since.
+fn sunk(context: &Context<'_>, above: Option<&Known>, block: &Block) -> Known {
+    let Some(above) = above else { return Known::default() };
+    let live = live_ins(context, block);
+    let declared = |lane: &Lane| lane.of == Of::Unit && live.contains(&lane.a);
+    let rows = above.copies.iter().filter(|(to, _, old)| !old && above.unread.contains(to) && declared(to));
+    let copies: Set<Move> = rows.copied().collect();
+    Known { unread: copies.iter().map(|(to, ..)| *to).collect(), copies, ..Known::default() }
+}
+
 /// Through a block, the first instructions of which may be brought together with what is known `near`.
-fn behind(block: &Block, mut near: Known, stop: usize) -> Done<Left> {
+fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<Left> {
     let (mut own, mut last, mut lost) = (Known::default(), Map::default(), Set::default());
     for (number, i) in block.instructions.iter().enumerate() {
         if number == stop {
@@ -404,9 +474,8 @@ fn behind(block: &Block, mut near: Known, stop: usize) -> Done<Left> {
         }
         if let ([to, from, ..], true) = (&i.operands[..], copies) {
             // MachineCopyPropagation deletes a copy that stands already, and lets what wrote the source write the target.
-            let again = |(to, from): (Lane, Lane)| {
-                near.copies.contains(&(to, from, true)) || near.copies.contains(&(from, to, true))
-            };
+            let stands = |row: Move| near.copies.contains(&row) || sunk.copies.contains(&row);
+            let again = |(to, from): (Lane, Lane)| stands((to, from, true)) || stands((from, to, true));
             ensure!(
                 !rows().any(again),
                 "not-followed",
@@ -419,8 +488,7 @@ fn behind(block: &Block, mut near: Known, stop: usize) -> Done<Left> {
         }
         let is_lost = |at: &&Lane| at.vector && near.unread.contains(at) && !read.contains(at);
         lost.extend(written.iter().filter(is_lost).copied());
-        near.access(&read, &written);
-        own.access(&read, &written);
+        [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written));
         last.extend(written.iter().map(|lane| (*lane, number)));
         own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
         own.moves.extend(rows().map(|(to, from)| (to, from, false)));
@@ -430,13 +498,13 @@ fn behind(block: &Block, mut near: Known, stop: usize) -> Done<Left> {
         }
         let ordered = |o: &Operand| copies && o.is(IMPLICIT);
         if i.defined().any(|o| o.lanes.iter().any(|lane| lane.is_exec()) && !ordered(o)) {
-            near.age();
-            own.age();
+            [&mut near, &mut sunk, &mut own].into_iter().for_each(Known::age);
         }
     }
     if stop < block.instructions.len() {
         near = Known::default();
     }
     own.add(&near, |_| true);
+    own.add(&sunk, |_| true);
     Ok(Left { known: own, written: lost, last, ..Left::default() })
 }

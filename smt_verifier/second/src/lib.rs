@@ -18,6 +18,7 @@ pub mod model;
 pub mod module;
 mod moves;
 pub mod order;
+mod propagated;
 mod state;
 pub mod tables;
 pub mod text;

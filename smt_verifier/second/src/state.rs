@@ -14,6 +14,8 @@ struct Facts {
     places: Map<Lane, Vec<Lane>>,
     undefined: Set<Lane>,
     doubtful: Set<Lane>,
+    /// Targets of copies that LLVM deletes because nothing reads them, which hold something else then (spec 10.13).
+    unwritten: Set<Lane>,
 }
 
 /// One part of the state. A clone is cheap until it is changed.
@@ -102,8 +104,25 @@ impl Part {
         }
     }
 
+    /// The place holds what it does only as long as LLVM does not delete the copy to it.
+    pub fn note_unwritten(&mut self, place: Lane) {
+        Rc::make_mut(&mut self.0).unwritten.insert(place);
+    }
+
+    /// Such places.
+    pub fn unwritten(&self) -> Vec<Lane> {
+        self.0.unwritten.iter().copied().collect()
+    }
+
+    pub fn is_unwritten(&self, place: Lane) -> bool {
+        self.0.unwritten.contains(&place)
+    }
+
     /// The place holds exactly these names.
     pub fn write(&mut self, place: Lane, names: &[Lane]) {
+        if self.is_unwritten(place) {
+            Rc::make_mut(&mut self.0).unwritten.remove(&place);
+        }
         if place.of == Of::Unit {
             self.replace(Lane { of: Of::Unchanged, ..place }, &[]);
         }

@@ -399,6 +399,34 @@ impl Tables {
         Some(register)
     }
 
+    pub fn classes(&self) -> impl Iterator<Item = &RegisterClass> {
+        self.classes.values()
+    }
+
+    /// A register by its units.
+    pub fn named(&self, units: &[u32]) -> Option<&'static Register> {
+        let first = *units.first()?;
+        let numbered = self.files.iter().find(|file| (file.base..file.base + 2 * file.size).contains(&first));
+        let name = match numbered {
+            Some(file) => {
+                let number = (first - file.base) / 2;
+                let half = if first % 2 == 0 { "_lo16" } else { "_hi16" };
+                let whole =
+                    |count: u32| (number..number + count).map(|n| format!("{}{n}", file.name)).collect::<Vec<_>>();
+                if units.len() == 1 {
+                    format!("{}{half}", whole(1).join("_"))
+                } else {
+                    whole(units.len() as u32 / 2).join("_")
+                }
+            }
+            None => {
+                let mut specials = self.specials.values();
+                specials.find(|special| special.units.0 == units && !special.marks.contains(&"wide"))?.name.to_string()
+            }
+        };
+        self.register(&name).filter(|register| register.units == units)
+    }
+
     fn made(&self, name: &str) -> Option<Register> {
         if let Some(special) = self.specials.get(name) {
             let (units, marks) = (special.units.0.clone(), special.marks.clone());

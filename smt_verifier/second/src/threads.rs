@@ -366,6 +366,41 @@ impl State {
         self.classes.iter().map(|class| class.part.unchanged(place).to_vec()).collect()
     }
 
+    /// What a place holds in each class, if no copy is propagated, for which a copy to it was made while the class waited:
+    /// where LLVM deletes a later one (spec 10.13).
+    pub fn missed(&self, place: Lane) -> Vec<(usize, Vec<Lane>)> {
+        let to_it = |number: &usize| self.copies[*number].valid && self.copies[*number].target == place;
+        let missed = |number: &usize| {
+            let class = &self.classes[*number];
+            class.kind != 'P' && class.active && class.waited.iter().any(to_it)
+        };
+        let numbers = self.select(|_| true).into_iter().filter(missed);
+        numbers.map(|number| (number, self.classes[number].part.unchanged(place).to_vec())).collect()
+    }
+
+    /// A copy to a place is deleted: of what it holds now stays what it held before.
+    pub fn leave(&mut self, place: Lane, before: Vec<(usize, Vec<Lane>)>) {
+        for (number, before) in before {
+            let part = &mut self.classes[number].part;
+            let both: Vec<Lane> = part.holds(place).iter().filter(|name| before.contains(name)).copied().collect();
+            part.write(place, &both);
+        }
+    }
+
+    /// What a place holds, of scalars and in each class.
+    pub fn held_by_all(&self, place: Lane) -> Vec<Vec<Lane>> {
+        self.classes.iter().map(|class| class.part.holds(place).to_vec()).collect()
+    }
+
+    /// A copy to a place that held this before is deleted.
+    pub fn note_unwritten(&mut self, place: Lane, before: &[Vec<Lane>]) {
+        for (class, before) in self.classes.iter_mut().zip(before) {
+            if !class.part.holds(place).iter().any(|name| before.contains(name)) {
+                class.part.note_unwritten(place);
+            }
+        }
+    }
+
     /// Where the same copy stands before, and neither register has been written since.
     pub fn copied_before(&self, (target, source): (Lane, Lane)) -> Option<usize> {
         self.copies.iter().position(|c| c.valid && (c.target, c.source) == (target, source))
@@ -405,6 +440,11 @@ impl State {
     /// At the end of a block: copies are propagated within it only. What is `read` in a copy of the next block holds, in
     /// a class that missed it, no more than what may be read for it; what is `lost`, nothing (spec 10.11).
     pub fn end_copies(&mut self, read: &Set<Lane>, lost: &Set<Lane>) {
+        for class in &mut self.classes {
+            for place in class.part.unwritten() {
+                class.part.write(place, &[]);
+            }
+        }
         for number in self.select(|class| !read.is_empty() && class.kind != 'P') {
             let class = &self.classes[number];
             let held: Vec<(Lane, Vec<Lane>)> = read.iter().map(|at| (*at, self.held(class, *at))).collect();
