@@ -82,6 +82,12 @@ class Lanes:
         self._named: frozenset[int] | None = None
         self._defined: frozenset[int] | None = None
 
+    def of(self, function: Function) -> Lanes:
+        """The lanes of a function that has most instructions of this one: what is known of those is kept."""
+        lanes = Lanes(function, self.parts, self.tables, self.grain, self.wave)
+        lanes._keys, lanes._known, lanes._operand_keys = self._keys, self._known, dict(self._operand_keys)
+        return lanes
+
     def operand_keys(self, instruction: Instruction) -> OperandKeys:
         """What an instruction's text says of its registers: by its line, and worked out once."""
         known = self._operand_keys.get(instruction.line)

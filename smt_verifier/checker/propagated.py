@@ -59,7 +59,7 @@ class Propagated:
         old = text.function
         new = [_with(b, codes[n]) if n in codes else b for n, b in enumerate(old.blocks)]
         header = old.name, old.fields, old.registers, old.liveins, old.fixed_stack, old.stack
-        return Lanes(Function(*header, tuple(new), old.line), text.parts, text.tables, text.grain, text.wave)
+        return text.of(Function(*header, tuple(new), old.line))
 
 
 def _with(block: Block, code: list[Instruction]) -> Block:
