@@ -231,6 +231,25 @@ def test_where_it_is_worse_than_llvms_the_default_plan_is_tried_too(monkeypatch:
     assert function.plan == "default"
 
 
+def test_of_large_functions_fast_tries_one_plan_beside_llvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    real = portfolio.Portfolio._costs
+
+    def noted(self: portfolio.Portfolio, candidate: portfolio.Candidate) -> portfolio.Costs | None:
+        tried.append(candidate.name)
+        return real(self, candidate)
+
+    def doomed(_: portfolio.Portfolio, __: str, candidate: portfolio.Candidate) -> list[str]:
+        return [] if candidate.variant.llvm else ["loses"]
+
+    monkeypatch.setattr(portfolio.Portfolio, "_costs", noted)
+    monkeypatch.setattr(portfolio.Portfolio, "_shortfalls", doomed)
+    monkeypatch.setattr(portfolio, "LARGE", 50)
+    done = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100"))
+    assert tried == ["trackers", "LLVM's"]
+    assert done.report.outcome is Outcome.PROVED
+
+
 def test_where_llvm_spills_nothing_no_pressure_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> int:
         raise AssertionError

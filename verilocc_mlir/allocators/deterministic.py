@@ -118,12 +118,20 @@ class _Search(Tables):
         space = room(self.problem, all_demands)
         tries = ceilings(self.problem, space)
         stuck: Placement | None = None
+        hopeless = False
         for number, ceiling in enumerate(tries, 1):
             check_seconds()
             last = number == len(tries)
+            if hopeless and not last:
+                continue
             best, partial = self._best_of_strategies((ceiling,), every=last)
             if best is not None:
                 return (self._tighten(best, space) if tighten else best).starts
+            if number == 1 and not last and self.problem.is_large:
+                # Each ceiling takes seconds, and those below the last leave less room than that.
+                hopeless = self._best_of_strategies(tries[-1:])[0] is None
+                if hopeless:
+                    continue
             if not partial:
                 continue
             closest, *other_placements = partial

@@ -41,7 +41,8 @@ _FINDINGS_KEPT = 20
 _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 
 SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
-"""Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
+"""Registers left free at every point when spilling, tried in this order: tuples need room to be placed. Of large
+functions every other one is tried, from the third on."""
 
 STEPS = 8
 """How often a little more is spilled where a range finds no room, before more is spilled everywhere."""
@@ -156,9 +157,14 @@ def try_allocators(
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     held: Candidate | None = None
+    spares = limits.spills.spare
+    if problem.is_large:
+        spares = spares[2::2] or spares[-1:]
     try:
-        for number, spare in enumerate(limits.spills.spare):
+        for number, spare in enumerate(spares):
             if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
+                break
+            if held is not None and problem.is_large:
                 break
             with clock.measure("spill"):
                 relieved = spiller.relieve(
@@ -170,13 +176,13 @@ def try_allocators(
                 continue
             with clock.measure("build"):
                 smaller = build_problem(file, relieved.function, target, phase)
-            last = spare == limits.spills.spare[-1]
+            last = spare == spares[-1]
             chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
             whole = again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
             if held is None:
                 splits = _Splits(file, target, phase, clock, limits)
                 again = splits.after(whole, relieved.function)
-                if again.lacks_room and not number and not limits.spills.always:
+                if again.lacks_room and not number and not limits.spills.always and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
             result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
             if again.spills and relieved.actions:

@@ -27,6 +27,7 @@ from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plans, h
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
+from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
 from verilocc_mlir.toolchain.run import ToolFailure
 
@@ -145,6 +146,8 @@ class Portfolio:
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
+        if settings.effort is Effort.FAST and self._is_large:
+            return
         self._add_plans(self._ordered_plans())
         if settings.effort.is_quick:
             self._add_relieved(first)
@@ -227,6 +230,12 @@ class Portfolio:
         """Whether some function has nothing of ours that stands as well as LLVM's."""
         ours = [c for c in self._prices if not c.variant.llvm]
         return not all(any(not self._shortfalls(name, c) for c in ours) for name in self.functions)
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether the functions of the default plan have more than ``LARGE`` instructions together."""
+        functions = self.given.shared.parsed(self.given.pre, self.given.path).functions
+        return sum(len(block.instructions) for function in functions for block in function.blocks) > LARGE
 
     def _is_unbeaten(self, costs: Costs) -> bool:
         """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is

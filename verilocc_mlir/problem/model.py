@@ -24,6 +24,9 @@ from typing import Literal
 Segment = tuple[int, int]
 """Half-open slot interval ``[start, end)``."""
 
+LARGE = 10_000
+"""Instructions of a function above which fewer allocations of it are tried: each takes seconds."""
+
 PROBLEM_VERSION = 1
 
 CALL_CLOBBERS = "clobbered by call"
@@ -216,6 +219,11 @@ class AllocationProblem:
     """Special registers that may be handed out besides the banks, e.g. ``("vcc",)`` or ``("vcc_lo",)``."""
     preferences: tuple[Preference, ...] = ()
     """What this machine does better with some registers than with others, in slot order."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the function has more than ``LARGE`` instructions."""
+        return self.slots > 4 * LARGE
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,12 @@ the choices that later ones have made unnecessary. ``plan.py`` says what a set c
 from __future__ import annotations
 
 import heapq
+import sys
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
@@ -30,6 +33,15 @@ _MAX_SETS = 12
 _NONE = (1 << 15) - 1
 """What stands for 0 in a packed point, so that 1 sets its top bit."""
 
+_TOGETHER = 256
+"""Points in one number."""
+
+Span = tuple[int, int, int]
+"""Points from the first up to another, and how many registers."""
+
+_ONES = int.from_bytes(b"\1\0" * _TOGETHER, "little")
+_TOPS = _ONES << 15
+
 
 @dataclass
 class Excess:
@@ -37,23 +49,42 @@ class Excess:
 
     ``over[2 * i]`` is where instruction *i* reads, ``over[2 * i + 1]`` where it writes. A negative number says how many
     registers are free.
+
+    Attributes:
+        parts: mask of the parts that count: all, or those in every other register.
+        only: the registers that count, None: all.
     """
 
     over: list[int]
+    parts: int = -1
+    only: Collection[int] | None = None
+
+    def counts(self, vreg: int) -> bool:
+        """Whether a register counts."""
+        return self.only is None or vreg in self.only
 
     def change(self, gaps: Iterable[Gap], sign: int) -> None:
-        """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
+        """Add the live parts of gaps (``sign`` 1) or take them away (-1): of many at once, each call goes through all
+        points."""
+        steps = [0] * (len(self.over) + 1)
         for gap in gaps:
-            self.hold(gap.first, gap.stop, sign * gap.live.bit_count())
+            amount = sign * (gap.live & self.parts).bit_count()
+            steps[2 * gap.first] += amount
+            steps[2 * gap.stop] -= amount
+        self.over = [value + amount for value, amount in zip(self.over, accumulate(steps), strict=False)]
 
     def hold(self, first: int, stop: int, amount: int) -> None:
         """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
         points = slice(2 * first, 2 * stop)
         self.over[points] = [value + amount for value in self.over[points]]
 
-    def free_before(self, index: int, first: int, amount: int) -> int:
-        """How many instructions in a row, right before ``index`` and not before ``first``, have ``amount`` registers
-        free."""
+    def free_before(self, index: int, first: int, parts: int, spare: int) -> int:
+        """How many instructions in a row, right before ``index`` and not before ``first``, have room for ``parts``, and
+        ``spare`` registers of all left over."""
+        amount = (parts & self.parts).bit_count()
+        if not amount:
+            return index - first
+        amount += spare if self.only is None else spare // 2
         at = index
         while at > first and self.over[2 * at - 2] + amount <= 0 and self.over[2 * at - 1] + amount <= 0:
             at -= 1
@@ -70,44 +101,74 @@ class Excess:
 
 
 class PackedExcess:
-    """The same points as one number, 16 bits each: what adds to thousands of points at once, and counts them, thousands
-    of times. The top bit of a point says that registers are too many there.
+    """The same points packed into numbers, 16 bits each: what adds to many points at once, and counts them, thousands
+    of times. The top bit of a point says that registers are too many there. A number holds few enough points that a
+    short gap of a long function costs little, and of those inside a long gap the counts are known.
     """
 
     def __init__(self, over: list[int]) -> None:
         self._points = len(over)
-        self._ones = int.from_bytes(b"\1\0" * self._points, "little")
-        self._value = int.from_bytes(b"".join((v + _NONE).to_bytes(2, "little") for v in over), "little")
+        packed = array("H", [value + _NONE for value in over])
+        packed.extend([0] * (_TOGETHER - len(over) % _TOGETHER))
+        self._values = [
+            int.from_bytes(packed[at : at + _TOGETHER].tobytes(), sys.byteorder)
+            for at in range(0, len(packed), _TOGETHER)
+        ]
+        self._counts = [(value & _TOPS).bit_count() for value in self._values]
+        self._total = sum(self._counts)
 
     @property
     def over(self) -> list[int]:
-        packed = self._value.to_bytes(2 * self._points, "little")
-        return [int.from_bytes(packed[at : at + 2], "little") - _NONE for at in range(0, len(packed), 2)]
+        packed = array("H", b"".join(value.to_bytes(2 * _TOGETHER, sys.byteorder) for value in self._values))
+        return [value - _NONE for value in packed[: self._points]]
 
     @property
     def anywhere(self) -> bool:
         """Whether registers are too many at some point."""
-        return bool(self._value & (self._ones << 15))
+        return self._total > 0
 
-    def _ones_of(self, gap: Gap) -> int:
-        return self._ones >> 16 * max(self._points - 2 * (gap.stop - gap.first), 0)
+    @staticmethod
+    def _inside(span: Span) -> list[tuple[int, int]]:
+        """The numbers that have points of a span, each with a one for every point that is inside."""
+        first, at = divmod(span[0], _TOGETHER)
+        last, end = divmod(span[1], _TOGETHER)
+        if first == last:
+            return [(first, _ONES >> 16 * (_TOGETHER - end + at) << 16 * at)]
+        inside = [(first, _ONES >> 16 * at << 16 * at), *((number, _ONES) for number in range(first + 1, last))]
+        if end:
+            inside.append((last, _ONES >> 16 * (_TOGETHER - end)))
+        return inside
 
     def within(self, gap: Gap) -> int:
         """Points inside a gap at which registers are too many."""
-        return (self._value >> 32 * gap.first & self._ones_of(gap) << 15).bit_count()
+        first, at = divmod(2 * gap.first, _TOGETHER)
+        last, end = divmod(2 * gap.stop, _TOGETHER)
+        counts, values = self._counts, self._values
+        if first == last:
+            return (values[first] >> 16 * at & _TOPS >> 16 * (_TOGETHER - end + at)).bit_count() if counts[first] else 0
+        found = sum(counts[first + 1 : last])
+        if counts[first]:
+            found += (values[first] >> 16 * at & _TOPS).bit_count()
+        if end and counts[last]:
+            found += (values[last] & _TOPS >> 16 * (_TOGETHER - end)).bit_count()
+        return found
 
-    def change(self, gaps: Iterable[Gap], sign: int) -> None:
-        """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
-        for gap in gaps:
-            self._value += sign * gap.live.bit_count() * self._ones_of(gap) << 32 * gap.first
+    def change(self, spans: Iterable[Span], sign: int) -> None:
+        """Add the registers of spans (``sign`` 1) or take them away (-1)."""
+        for span in spans:
+            amount = sign * span[2]
+            for number, ones in self._inside(span):
+                value = self._values[number] = self._values[number] + amount * ones
+                count = (value & _TOPS).bit_count()
+                self._total += count - self._counts[number]
+                self._counts[number] = count
 
-    def room(self, gaps: Iterable[Gap]) -> bool:
-        """Whether the gaps' live parts could be added without excess, each by itself."""
-        for gap in gaps:
-            ones, points = self._ones_of(gap), self._value >> 32 * gap.first
-            inside = points & ones * 0xFFFF
-            if (inside + ones * gap.live.bit_count()) & (ones << 15):
-                return False
+    def room(self, spans: Iterable[Span]) -> bool:
+        """Whether the registers of spans could be added without excess, each by itself."""
+        for span in spans:
+            for number, ones in self._inside(span):
+                if ((self._values[number] & ones * 0xFFFF) + ones * span[2]) & _TOPS:
+                    return False
         return True
 
 
@@ -121,26 +182,37 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare:
     excesses = list(excesses)
     moves: list[SpillMove] = []
     for move in plan.reloads:
-        amount = move.parts.bit_count()
         first = begins.get(move.at, move.at) if move.where == "before" else move.at
         if costs.masks is not None:
             while first < move.at and costs.masks.before[first] != costs.masks.before[move.at]:
                 first += 1
         first = max(first, move.at - LOAD_AHEAD)
-        ahead = min((e.free_before(move.at, first, amount + spare) for e in excesses), default=0)
+        ahead = min((e.free_before(move.at, first, move.parts, spare) for e in excesses), default=0)
         if move.where == "before" and ahead:
             for excess in excesses:
-                excess.hold(move.at - ahead, move.at, amount)
+                excess.hold(move.at - ahead, move.at, (move.parts & excess.parts).bit_count())
             move = replace(move, ahead=ahead)
         moves.append(move)
     return replace(plan, reloads=tuple(moves))
 
 
-def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, SpillPlan] | None:
-    """Spill plans, by virtual register, that bring every point within its budget; None if no such plans are found."""
-    excess = PackedExcess(points.over)
-    plans: dict[int, SpillPlan] = {}
-    order: list[tuple[int, frozenset[Gap]]] = []
+def choose(
+    candidates: Mapping[int, Candidates], points: Sequence[Excess], known: Mapping[int, SpillPlan] | None = None
+) -> dict[int, SpillPlan] | None:
+    """Spill plans, by virtual register, that bring every point within each of its budgets; None if no such plans are
+    found.
+
+    Args:
+        points: what is left of each budget, ``known`` taken away.
+        known: plans to start from, which may get more gaps, or be undone.
+    """
+    excesses = [(excess, PackedExcess(excess.over)) for excess in points]
+    counted: dict[int, list[tuple[PackedExcess, int]]] = {
+        vreg: [(packed, excess.parts) for excess, packed in excesses if excess.counts(vreg)] for vreg in candidates
+    }
+    """By register, the budgets that it counts for, and its parts that do."""
+    plans = dict(known or {})
+    order = [(vreg, plan.gaps) for vreg, plan in plans.items()]
     chosen: Counter[int] = Counter()
     """How often each register was chosen. A price computed before the last choice is out of date."""
     prices: dict[tuple[int, int], float] = {}
@@ -150,7 +222,9 @@ def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, Sp
         candidate, current = candidates[vreg], plans.get(vreg)
         gaps = candidate.sets[number]
         added_gaps = gaps if current is None else gaps - current.gaps
-        relief = sum(excess.within(g) * g.live.bit_count() for g in added_gaps)
+        relief = 0
+        for excess, parts in counted[vreg]:
+            relief += sum(excess.within(g) * (g.live & parts).bit_count() for g in added_gaps)
         plan = candidate.plan(gaps if current is None else gaps | current.gaps) if relief else None
         return None if plan is None else ((plan.cost - (current.cost if current else 0.0)) / relief, plan)
 
@@ -165,7 +239,7 @@ def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, Sp
                 prices[vreg, number] = offered[0]
                 heap.append((offered[0], vreg, number, 0))
     heapq.heapify(heap)
-    while excess.anywhere:
+    while any(excess.anywhere for _, excess in excesses):
         check_seconds()
         if not heap:
             return None
@@ -179,35 +253,45 @@ def choose(candidates: Mapping[int, Candidates], points: Excess) -> dict[int, Sp
             heapq.heappush(heap, (price, vreg, number, when))
             continue
         before = plans[vreg].gaps if vreg in plans else frozenset[Gap]()
-        excess.change(plan.gaps - before, -1)
+        for excess, parts in counted[vreg]:
+            excess.change(_spans(plan.gaps - before, parts), -1)
         order.append((vreg, plan.gaps - before))
         plans[vreg] = plan
         chosen[vreg] += 1
         for other in range(len(candidates[vreg].sets)):
             if (vreg, other) in prices:
                 heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
-    _undo_unnecessary(plans, order, candidates, excess)
-    points.over[:] = excess.over
+    _undo_unnecessary(plans, order, candidates, counted)
+    for excess, packed in excesses:
+        excess.over[:] = packed.over
     return plans
+
+
+def _spans(gaps: Iterable[Gap], parts: int) -> list[Span]:
+    """The points inside gaps, with their live parts among ``parts``."""
+    return [(2 * gap.first, 2 * gap.stop, (gap.live & parts).bit_count()) for gap in gaps]
 
 
 def _undo_unnecessary(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
     candidates: Mapping[int, Candidates],
-    excess: PackedExcess,
+    counted: Mapping[int, list[tuple[PackedExcess, int]]],
 ) -> None:
     """Undo the choices that later ones have made unnecessary, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
         check_seconds()
         plan = plans.get(vreg)
-        if plan is None or not added <= plan.gaps or not excess.room(added):
+        if plan is None or not added <= plan.gaps:
+            continue
+        if not all(excess.room(_spans(added, parts)) for excess, parts in counted[vreg]):
             continue
         remaining = plan.gaps - added
         smaller = candidates[vreg].plan(remaining) if remaining else None
         if remaining and (smaller is None or smaller.cost >= plan.cost):
             continue
-        excess.change(added, 1)
+        for excess, parts in counted[vreg]:
+            excess.change(_spans(added, parts), 1)
         if smaller is None:
             del plans[vreg]
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -144,6 +144,66 @@ def in_accumulators(plan: SpillPlan, costs: Costs) -> SpillPlan:
     moves = (*plan.saves, *plan.reloads)
     cost = sum(costs.weight(costs.places.block(m)) * ACCUMULATED * m.parts.bit_count() for m in moves)
     return replace(plan, cost=cost, accumulators=True)
+
+
+def held_in_accumulators(
+    plan: SpillPlan, constant: int, predecessors: Sequence[Sequence[int]]
+) -> list[tuple[int, int, int]] | None:
+    """When parts of a register wait in AGPRs, from each save to the last reload: the first point, one past the last
+    (``choose.Excess``), and how many parts. What is saved where it is defined waits in gaps before those of the plan
+    too.
+
+    Args:
+        constant: mask of the parts that are computed anew.
+        predecessors: of each block.
+
+    Returns:
+        None where nothing is saved on some way, as behind an ``IMPLICIT_DEF``: the AGPRs then keep what an earlier
+        iteration of a loop left in them, all the way there.
+    """
+    gaps = plan.register.gaps
+    accesses = {access.index: access for access in plan.register.accesses}
+    starts = {gap.block: gap for gap in gaps if gap.opens is None}
+    ends = {gap.block: gap for gap in gaps if gap.closes is None}
+    saved_after = {move.at: move.parts for move in plan.saves if move.where == "after"}
+    saved_at_start = {move.at: move.parts for move in plan.saves if move.where == "start"}
+    work: list[tuple[Gap, int]] = []
+    for move in plan.reloads:
+        if move.where == "before":
+            before = accesses[move.at].before
+            assert before is not None
+            work.append((before, move.parts & ~constant))
+        elif move.where == "end":
+            work.append((ends[move.at], move.parts & ~constant))
+        else:
+            arriving = starts[move.at].predecessors
+            if {gap.block for gap in arriving} != set(predecessors[move.at]):
+                return None
+            work += [(gap, move.parts & ~constant) for gap in arriving]
+    held: dict[Gap, int] = {}
+    passed: set[Gap] = set()
+    """Those at whose ends something stays in AGPRs."""
+    while work:
+        gap, parts = work.pop()
+        if not (parts := parts & gap.live & ~held.get(gap, 0)):
+            continue
+        held[gap] = held.get(gap, 0) | parts
+        if gap.opens is None:
+            parts &= ~saved_at_start.get(gap.block, 0)
+            if parts and {p.block for p in gap.predecessors if not parts & ~p.live} != set(predecessors[gap.block]):
+                return None
+            work += [(predecessor, parts) for predecessor in gap.predecessors]
+        elif parts := parts & ~(saved_after.get(gap.opens.index, 0) & ~gap.opens.keeps):
+            before = gap.opens.before
+            if before is None or parts & ~before.live:
+                return None
+            work.append((before, parts))
+            passed.add(before)
+    # A reload reads them right before its instruction, and another save may stand there before it.
+    return [
+        (2 * gap.first, 2 * gap.stop + (0 if gap.closes is None else 2 if gap in passed else 1), parts.bit_count())
+        for gap, parts in held.items()
+    ]
 
 
 def _price(move: SpillMove, costs: Costs, constant: int) -> float:
