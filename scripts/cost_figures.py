@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verilocc_mlir.cost import coalescing, conflicts, flow, judge, matrix
-from verilocc_mlir.cost.rates import figures
-from verilocc_mlir.cost.sources import RULES, Figure, Source
+from verilocc_mlir.cost.rates import RULES, Figure, Source, figures
 from verilocc_mlir.target.targets import TARGETS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "cost.md"

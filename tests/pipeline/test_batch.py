@@ -22,10 +22,9 @@ from support import REPOSITORY, few
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME, BatchJournal
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
-from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+from verilocc_mlir.pipeline.batch.run import JOURNAL_NAME, BatchJournal, BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings

@@ -107,8 +107,7 @@ def gate_command(given: _GateGiven) -> int:
     if given.update and not given.baseline:
         raise click.UsageError("--update needs --baseline=FILE")
 
-    from verilocc_mlir.pipeline.gate.budgets import of_no_kernel, read_budgets
-    from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
+    from verilocc_mlir.pipeline.gate.compare import compare, of_no_kernel, read_budgets, read_tolerances
     from verilocc_mlir.pipeline.gate.read import read_kernels
     from verilocc_mlir.report.gate.markdown import to_markdown
     from verilocc_mlir.report.gate.sarif import to_sarif

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,15 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
-from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
-    from verilocc_mlir.pipeline.hunt.run import Execute, Hunt
+    from verilocc_mlir.pipeline.hunt.run import Execute, Hunt, HuntInput
     from verilocc_mlir.results.hunt import Group, HuntReport, Reduced
+
 
 _GROUPS: dict[str, Any] = {
     "verilocc hunt": [
@@ -124,9 +126,7 @@ def hunt_command(given: _HuntGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_mlir.cli.hunted import hunted
-    from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, here, on_ray
-    from verilocc_mlir.pipeline.hunt.variants import chosen_variants
+    from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, chosen_variants, here, on_ray
     from verilocc_mlir.pipeline.lines import JsonLines
     from verilocc_mlir.results.hunt import HuntReport, group
 
@@ -251,3 +251,42 @@ def _write_summary(report: HuntReport, out: Path) -> None:
     }
     write(str(out / "hunt.json"), json.dumps(data, indent=1).encode())
     write(str(out / "hunt.md"), summary(report, [folder_name(g) for g in report.groups]).encode())
+
+
+# The inputs of a hunt: files, folders, caches of Triton's, and what IREE makes of a module.
+
+
+def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
+    """Every input in ``paths``.
+
+    Raises:
+        InputError: there is none. ToolchainError: there is no compiler for a module.
+    """
+    from verilocc_mlir.pipeline.hunt.run import HuntInput, inputs_in
+
+    modules = [path for path in paths if path.suffix in (".mlir", ".mlirbc")]
+    of_modules = tuple(HuntInput(path, cpu) for module in modules for path in _dispatches(module, cpu, out))
+    others = [path for path in paths if path not in modules]
+    inputs = of_modules + (inputs_in(others, cpu, out) if others else ())
+    if not any(given.path.suffix == ".llir" for given in inputs):
+        return inputs
+    from verilocc_mlir.hooks.triton.native import cached_kernels
+
+    cached = {
+        Path(f"{kernel.stem}.llir"): kernel.cpu
+        for path in others
+        for kernel in cached_kernels(path if path.is_dir() else path.parent)
+    }
+    known = (HuntInput(i.path, cached.get(i.path, cpu)) for i in inputs if i.path.suffix != ".llir" or i.path in cached)
+    return tuple(given for given in known if not cpu or given.cpu == cpu)
+
+
+def _dispatches(module: Path, cpu: str, out: Path) -> Sequence[Path]:
+    from verilocc_mlir.hooks.iree_compiler import find_iree_compile
+    from verilocc_mlir.hooks.iree_native import iree_sources
+
+    if not module.is_file():
+        raise InputError("no such file", where=str(module))
+    if not cpu:
+        raise click.UsageError("a module needs its target: -mcpu=gfx942")
+    return iree_sources(module, cpu, find_iree_compile(), out / "inputs" / module.stem)

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from verilocc_mlir.cost.instructions import Instruction
 from verilocc_mlir.cost.lanes import Lanes, State, loaded_from
-from verilocc_mlir.cost.sources import Figure, Origin, Source
+from verilocc_mlir.cost.rates import Figure, Origin, Source
 
 _QUADS = Figure(4, Source(Origin.MEASURED, "by others: sebbbi/perftest, GCN 2 to 5; MI250X agrees"))
 FIGURES = {"quads of lanes that CDNA serves together, where they load neighbours": _QUADS}

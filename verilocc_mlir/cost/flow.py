@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verilocc_mlir.analysis.cfg import ControlFlow, flow_graph
 from verilocc_mlir.analysis.loops import LoopForest, find_loops
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.sources import Figure, Origin, Source
+from verilocc_mlir.cost.rates import Figure, Origin, Source
 
 _TRIPS = Figure(10, Source(Origin.ASSUMED, "iterations where neither the IR nor the code says how many"))
 FIGURES = {"iterations of a loop": _TRIPS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.registers import AGPR, SGPR, TTMP
+from verilocc_mlir.cost.instructions import AGPR, SGPR, TTMP
 from verilocc_mlir.target.targets import Target
 
 

@@ -22,14 +22,19 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
 from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
-from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
 from verilocc_mlir.toolchain.find import LlvmTools
-from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
-from verilocc_mlir.toolchain.late_traps import leave_unverified
-from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
+from verilocc_mlir.toolchain.mir_repairs import (
+    close_masks,
+    declare_dynamic_lds,
+    is_wave32,
+    leave_unverified,
+    mend_implicit_vcc,
+    reads_mmra,
+    shorten_masks,
+    strip_mmra,
+)
 from verilocc_mlir.toolchain.printed import mark_uncalled, refuse_unknown_intrinsics, state_early_clobbers
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 

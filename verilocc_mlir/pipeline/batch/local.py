@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Generator, Iterable
+import traceback
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
+from smt_verifier.smt import default_solver
+from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
+from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.jobs import JobCrew
+from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.crew.tasks import LocalTasks, as_ready
 from verilocc_mlir.crew.worker import Late, WorkerFailure
-from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.worker import compile_jobs
+from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
+from verilocc_mlir.own_process import look_for_garbage_seldom
+from verilocc_mlir.pipeline.batch.jobs import BEFORE, REST, Job, Result
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.results.compile import EXIT_CODES, Report
+from verilocc_mlir.results.documents.compile import to_data
 
 DEFAULT_MEMORY_MIB = 2048
 _MAX_JOBS = 200
@@ -104,3 +117,109 @@ def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Re
         server_version=header["server_version"],
         parts=parts,
     )
+
+
+# The process that compiles. Its question is a job, with the input's bytes; its answer has what a ``Result`` has.
+
+
+Factory = Callable[[Settings], Sequence[Allocator]]
+"""Gives the allocators for a job. What it makes (channels) it keeps: it is called for every job."""
+
+
+def compile_jobs(factory: str, memory_mib: int) -> None:
+    """Answer jobs until the pipe ends.
+
+    Args:
+        factory: ``module:attribute`` of a ``Factory``; ``""`` for the allocators of this process.
+        memory_mib: limit of the address space of this process, and of each tool that it starts; the solver's processes
+            have their own.
+    """
+
+    def load() -> Answer:
+        module, _, attribute = factory.partition(":")
+        allocators: Factory = getattr(importlib.import_module(module), attribute) if factory else allocators_of
+        look_for_garbage_seldom()
+        return partial(_answer, allocators, memory_mib)
+
+    # Before there is another thread: a copy of this process, which has loaded what the solver needs.
+    default_solver().start(fork=True)
+    serve_jobs(load, memory_mib)
+
+
+def _answer(
+    allocators: Factory, memory_mib: int, job: dict[str, Any], data: bytes
+) -> tuple[Mapping[str, object], bytes]:
+    path: str = job["path"]
+    try:
+        settings = Settings.from_data(job["settings"])
+        compiled = compile_module(data, path, settings, allocators=allocators(settings))
+    except VeriloccError as error:
+        # A tool that is missing or late may be there, or in time, another day.
+        return _failure(_outcome(error), _line(error, path), final=not isinstance(error, ToolchainError))
+    except Exception as error:
+        if is_out_of_memory(error):
+            what = f"out of memory: a worker has {memory_mib} MiB; give more with --memory"
+            return _failure(Outcome.UNKNOWN, what, final=False, last=True)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return _failure(
+            Outcome.UNKNOWN, f"a defect of verilocc: {type(error).__name__} at {where}: {error}", final=False
+        )
+    report = compiled.report
+    proved = report.outcome is Outcome.PROVED and compiled.data is not None
+    attempts = [a for f in report.functions for p in f.phases for a in p.attempts]
+    versions = {a.version for a in attempts if a.server}
+    header: dict[str, Any] = {
+        "outcome": str(report.outcome),
+        "message": "" if proved else _reason(report),
+        "final": True,
+        "last": False,
+        "proved": proved,
+        # A server that was replaced meanwhile is two servers; one that does not say what it has, none that is known.
+        "keyed": not any(p.forsaken for f in report.functions for p in f.phases)
+        and len(versions) <= 1
+        and not versions & {"", UNKNOWN_VERSION}
+        # Which model of plans was asked is in no key (``key.py``).
+        and not (settings.server and settings.effort is Effort.LEARNED),
+        "server_version": next(iter(versions), ""),
+        "report": to_data(report),
+    }
+    data = compiled.data if proved and compiled.data is not None else b""
+    parts = {emit.value: text for emit, text in compiled.also.items()}
+    if Emit.MIR in settings.also:
+        parts[BEFORE] = compiled.before.encode()
+    if report.left_out and compiled.data is not None:
+        parts[REST] = compiled.data
+    header["parts"] = [[name, len(part)] for name, part in parts.items()]
+    return header, b"".join((data, *parts.values()))
+
+
+def _failure(outcome: Outcome, message: str, *, final: bool, last: bool = False) -> tuple[Mapping[str, object], bytes]:
+    header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final, "last": last}
+    return {**header, "proved": False, "keyed": True, "server_version": "", "report": None, "parts": []}, b""
+
+
+def _outcome(error: VeriloccError) -> Outcome:
+    return next(outcome for outcome, code in EXIT_CODES.items() if code == error.exit_code)
+
+
+def _line(error: VeriloccError, path: str) -> str:
+    """The message without the input's name, which stands before it wherever it is shown."""
+    where = error.where.removeprefix(path).removeprefix(":")
+    head = f"{where}: {error.what}" if where else error.what
+    return f"{head} (hint: {error.hint})" if error.hint else head
+
+
+def _reason(report: Report) -> str:
+    if report.left_out:
+        said = next((note for note in report.notes if "is left out: " in note), "") or _unproved_phase(report)
+        return f"without {', '.join(report.left_out)}, which nobody proves: {' '.join(said.split())}"
+    return _unproved_phase(report)
+
+
+def _unproved_phase(report: Report) -> str:
+    for function in report.functions:
+        for phase in function.phases:
+            if phase.outcome is not Outcome.PROVED:
+                return f"{function.name}, {phase.phase.upper()}: {' '.join(phase.attempts[-1].reason.split())}"
+    return "it did not come to the last phase"

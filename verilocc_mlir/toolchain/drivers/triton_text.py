@@ -7,7 +7,7 @@ from collections.abc import Set
 from itertools import zip_longest
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.toolchain.mir_text import function_headers
+from verilocc_mlir.toolchain.mir_repairs import function_headers
 
 # Trap of Triton's interface: functions that are called cannot be resumed.
 #
