@@ -22,15 +22,14 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.drivers.llc import LlcDriver
+from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
+from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import (
     close_masks,
     declare_dynamic_lds,
-    is_wave32,
     leave_unverified,
-    mend_implicit_vcc,
     reads_mmra,
     shorten_masks,
     strip_mmra,
@@ -346,3 +345,15 @@ def _rewritten(phase: LlvmPhase) -> Point:
 def _after(done: LlvmPhase) -> Point:
     """Where a text in which ``done`` is rewritten is resumed; for the first phase, see the top of this module."""
     return Point("before", "virtregrewriter,0") if done is LlvmPhase.SGPR else _rewritten(done)
+
+
+def driver_of(tools: LlvmTools) -> Driver:
+    """The driver for that LLVM."""
+    if isinstance(tools, Toolchain):
+        return LlcDriver(tools)
+    # Imported only when it is used: most users have an llc.
+    from verilocc_mlir.toolchain.drivers.triton import TritonDriver
+    from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+
+    assert isinstance(tools, TritonTools)
+    return TritonDriver(tools)

@@ -37,7 +37,8 @@ from verilocc_mlir.toolchain.drivers.triton_text import (
 )
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.mir_repairs import is_wave32, mend_implicit_vcc, without_frame_marks
+from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
+from verilocc_mlir.toolchain.mir_repairs import without_frame_marks
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
 
 DONE_BEFORE = (
