@@ -20,7 +20,7 @@ from verilocc_mlir.target.targets import target
 from verilocc_model.decoding.scorer import Scores
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.questions import Question
-from verilocc_model.encoding.writing import Writing
+from verilocc_model.encoding.vocabulary import Writing
 
 
 class Hashed:

@@ -22,10 +22,10 @@ from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.writing import Writing
+from verilocc_model.encoding.vocabulary import Writing
+from verilocc_model.lm import one_thread
 from verilocc_model.price import Price, price_of
 from verilocc_model.repair import Remainder, remainders
-from verilocc_model.threads import one_thread
 
 if TYPE_CHECKING:
     from verilocc_model.lm import LanguageModel

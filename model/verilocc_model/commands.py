@@ -18,12 +18,11 @@ from verilocc_model.plans import evaluate as plans
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.policies import Policy
 from verilocc_model.plans.shortlist import Shortlist
-from verilocc_model.training import feedback, preferences
-from verilocc_model.training.adapt import ADAPTATION, adapt
+from verilocc_model.training import samples
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
 from verilocc_model.training.relabel import Effort, relabel
-from verilocc_model.training.run import commit, train_adapter, train_base
+from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
 from verilocc_model.training.samples import Asking
 
 Say = Callable[[str], None]
@@ -79,7 +78,7 @@ def collect_command(
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
         raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
-    collect = {"feedback": feedback.collect, "preferences": preferences.collect}[kind]
+    collect = {"feedback": samples.collect_mistakes, "preferences": samples.collect_preferences}[kind]
     collect(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
     return ExitCode.PROVED
 

@@ -1,6 +1,6 @@
 """The problem that is left after a proposal was refuted: the live ranges that must move, around those that stay.
 
-The verifier names a minimal correction set (``smt_verifier.prove.correction``): without its ranges the rest of the
+The verifier names a minimal correction set (``smt_verifier.prove.diagnosis``): without its ranges the rest of the
 proposal is proved. So the rest stays, as fixed occupation, and only the ranges of the set are asked about again.
 """
 

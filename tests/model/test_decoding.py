@@ -18,8 +18,7 @@ from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import words
-from verilocc_model.encoding.writing import domain
+from verilocc_model.encoding.vocabulary import domain, words
 from verilocc_model.price import price_of
 
 

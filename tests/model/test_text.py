@@ -27,8 +27,7 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import CARD, read_card
-from verilocc_model.decoding.choice import choice_of
-from verilocc_model.decoding.decoder import Sampling, decode
+from verilocc_model.decoding.decoder import Sampling, choice_of, decode
 from verilocc_model.decoding.scorer import Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
@@ -40,7 +39,7 @@ from verilocc_model.training.config import load_config
 from verilocc_model.training.data import batches, encoded, plans
 from verilocc_model.training.entries import entries
 
-adapting = late("verilocc_model.training.adapt")
+adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
 transformers = late("transformers")

@@ -23,8 +23,8 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
+from verilocc_mlir.service.running import serving
 from verilocc_model.advice import guidance_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, README, read_card
@@ -40,7 +40,7 @@ from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
 
-adapting = late("verilocc_model.training.adapt")
+adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
 transformers = late("transformers")

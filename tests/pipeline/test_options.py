@@ -35,7 +35,7 @@ from verilocc_mlir.hooks.mlir_compile import compile_ir
 from verilocc_mlir.hooks.mlir_pipeline import parse_options
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
-from verilocc_mlir.hooks.triton.versions import cache_key
+from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline import chosen_allocators
 from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.batch.local import LocalExecutor

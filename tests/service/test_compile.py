@@ -26,8 +26,8 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
+from verilocc_mlir.service.running import serving
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 

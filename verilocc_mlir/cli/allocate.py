@@ -91,7 +91,7 @@ def allocate_command(
         if report_path:
             write(report_path, to_json(report).encode())
         if not quiet:
-            from verilocc_mlir.report.allocate.text import print_allocated
+            from verilocc_mlir.report.allocate import print_allocated
             from verilocc_mlir.report.text import console
 
             print_allocated(report, console(stderr=STDIO in (output, report_path)))

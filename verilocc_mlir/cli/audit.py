@@ -210,11 +210,11 @@ def _renderer(form: str) -> Callable[[AuditRun], str]:
     if form == "json":
         from verilocc_mlir.results.documents.audit import to_json as render
     elif form == "sarif":
-        from verilocc_mlir.report.audit.sarif import to_sarif as render
+        from verilocc_mlir.report.sarif import audit_sarif as render
     elif form == "html":
-        from verilocc_mlir.report.audit.html import to_html as render
+        from verilocc_mlir.report.audit import to_html as render
     else:
-        from verilocc_mlir.report.audit.text import to_text as render
+        from verilocc_mlir.report.audit import to_text as render
     return render
 
 

@@ -179,7 +179,7 @@ def compile_many_command(given: _CompileManyGiven) -> int:
 
     from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
     from verilocc_mlir.pipeline.key import Keys
-    from verilocc_mlir.report.batch.text import print_batch
+    from verilocc_mlir.report.batch import print_batch
     from verilocc_mlir.report.text import console
     from verilocc_mlir.results.batch import BatchReport
     from verilocc_mlir.results.documents.batch import to_json
@@ -266,7 +266,7 @@ def _progress(total: int, wanted: bool) -> Generator[_Show, None, None]:
 
     What is not proved is always shown.
     """
-    from verilocc_mlir.report.batch.text import item_line
+    from verilocc_mlir.report.batch import item_line
 
     number = 0
 

@@ -78,7 +78,7 @@ def list_command(
 @_store_option
 def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | None) -> int:
     """Make the LLVM IR of listed kernels again; exit code 1 if some differ from the list, or cannot be made."""
-    from verilocc_model.corpus.kernel_list import Exported, export, read_list
+    from verilocc_model.corpus.stream import Exported, export, read_list
 
     kernels = read_list(list_path)
     counts: Counter[str] = Counter()
@@ -241,7 +241,7 @@ def plans_command(given: _PlansGiven) -> int:
 
     from verilocc_mlir.pipeline.answers import LABELLED, Answer
     from verilocc_model.corpus.cells import SOURCES, TARGETS
-    from verilocc_model.corpus.kernel_list import read_list
+    from verilocc_model.corpus.stream import read_list
     from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels, read_asked
 
     _cells(given.seed, given.targets, given.sources, given.families)
@@ -328,7 +328,7 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
 
     verilocc adapt --plans learns from them.
     """
-    from verilocc_model.plans.measured import measured_labels
+    from verilocc_model.plans.data import measured_labels
 
     made = measured_labels(directory, journals, out)
     click.echo(f"{out}: {made.labels} labels by the clock, of {made.kernels} kernels")
@@ -340,8 +340,7 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def show_command(directory: Path, as_json: bool) -> None:
     """Count what a data set holds."""
-    from verilocc_model.corpus.shards import read_journal, read_manifest
-    from verilocc_model.corpus.summary import summary
+    from verilocc_model.corpus.shards import read_journal, read_manifest, summary
 
     read_manifest(directory)
     counts = summary(list(read_journal(directory)))

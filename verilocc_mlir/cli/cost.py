@@ -68,7 +68,7 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
 
         click.echo(cost_json(file, __version__), nl=False)
     else:
-        from verilocc_mlir.report.cost.text import print_costs
+        from verilocc_mlir.report.cost import print_costs
         from verilocc_mlir.report.text import console
 
         print_costs(file, console())
@@ -99,7 +99,7 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
 
         click.echo(comparison_json(a, b, rows, __version__), nl=False)
     else:
-        from verilocc_mlir.report.cost.text import print_comparison
+        from verilocc_mlir.report.cost import print_comparison
         from verilocc_mlir.report.text import console
 
         print_comparison(a, b, rows, console())

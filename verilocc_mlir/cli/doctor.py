@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from verilocc_mlir.allocators.plugins import plugins
-from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called
+from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called, plugins
 from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
 

@@ -109,9 +109,8 @@ def gate_command(given: _GateGiven) -> int:
 
     from verilocc_mlir.pipeline.gate.compare import compare, of_no_kernel, read_budgets, read_tolerances
     from verilocc_mlir.pipeline.gate.read import read_kernels
-    from verilocc_mlir.report.gate.markdown import to_markdown
-    from verilocc_mlir.report.gate.sarif import to_sarif
-    from verilocc_mlir.report.gate.text import to_text
+    from verilocc_mlir.report.gate import to_markdown, to_text
+    from verilocc_mlir.report.sarif import gate_sarif
     from verilocc_mlir.results.documents.gate import to_json
     from verilocc_mlir.results.gate import GateRun, Status
     from verilocc_mlir.toolchain.inputs import decode
@@ -136,7 +135,7 @@ def gate_command(given: _GateGiven) -> int:
     if given.markdown:
         write(given.markdown, to_markdown(run).encode())
     if given.sarif:
-        write(given.sarif, to_sarif(run).encode())
+        write(given.sarif, gate_sarif(run).encode())
     if not given.quiet:
         click.echo(to_text(run), nl=False)
     return int(run.exit_code)

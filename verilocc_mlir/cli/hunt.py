@@ -197,7 +197,7 @@ def _follow(hunt: Hunt, execute: Execute, quiet: bool) -> None:
 def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execute, quiet: bool) -> None:
     """A folder for each group that has none, with its example made small."""
     from verilocc_mlir.pipeline.hunt.worker import Task
-    from verilocc_mlir.report.hunt.markdown import folder_name
+    from verilocc_mlir.report.hunt import folder_name
 
     waiting = {g.key: g for g in report.groups if not (out / folder_name(g) / "report.md").exists()}
     tasks = [
@@ -215,7 +215,7 @@ def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execut
 
 
 def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> None:
-    from verilocc_mlir.report.hunt.markdown import folder_name, group_report
+    from verilocc_mlir.report.hunt import folder_name, group_report
     from verilocc_mlir.results.hunt import data_of
 
     folder = out / folder_name(group)
@@ -238,7 +238,7 @@ def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> 
 
 
 def _write_summary(report: HuntReport, out: Path) -> None:
-    from verilocc_mlir.report.hunt.markdown import folder_name, summary
+    from verilocc_mlir.report.hunt import folder_name, summary
     from verilocc_mlir.results.hunt import HUNT_VERSION, data_of
 
     data = {

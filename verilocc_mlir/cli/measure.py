@@ -152,7 +152,7 @@ def measure_command(given: _MeasureGiven) -> int:
 
         click.echo(to_json(run, __version__), nl=False)
     else:
-        from verilocc_mlir.report.measure.text import print_measurements
+        from verilocc_mlir.report.measure import print_measurements
         from verilocc_mlir.report.text import console
 
         print_measurements(run, console())

@@ -71,7 +71,7 @@ def why_command(source: str, function: str, lds: int, values: int, as_json: bool
         click.echo(to_json(run), nl=False)
     else:
         from verilocc_mlir.report.text import console
-        from verilocc_mlir.report.why.text import print_why
+        from verilocc_mlir.report.why import print_why
 
         print_why(run, console(), values)
     return 0

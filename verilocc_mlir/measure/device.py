@@ -130,3 +130,31 @@ def file_subject(text: str) -> Subject:
         return Subject(name or path, Path(path).read_bytes())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+# Clocks of an AMD GPU, as the kernel's driver states them.
+#
+# Source: the Linux kernel's documentation of amdgpu, "HWMON Interfaces": ``freq1_input`` is the compute clock and
+# ``freq2_input`` the memory clock, in hertz.
+
+
+_DEVICES = Path("/sys/bus/pci/devices")
+_HERTZ = 1e6
+
+
+def clocks_of(bus: str, devices: Path = _DEVICES) -> Clocks:
+    """What they are now; None for what cannot be read.
+
+    Args:
+        bus: the GPU's place on the PCI bus, ``0000:03:00.0``.
+    """
+    return Clocks(_megahertz(devices / bus, "freq1_input"), _megahertz(devices / bus, "freq2_input"))
+
+
+def _megahertz(device: Path, name: str) -> float | None:
+    for path in sorted(device.glob(f"hwmon/hwmon*/{name}")):
+        try:
+            return int(path.read_text()) / _HERTZ
+        except (OSError, ValueError):
+            continue
+    return None

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.arguments import Bound, arguments_of, bind, interface_of, kernarg, words_of
-from verilocc_mlir.measure.clocks import clocks_of
-from verilocc_mlir.measure.device import Subject, Work, file_subject
+from verilocc_mlir.measure.device import Subject, Work, clocks_of, file_subject
 from verilocc_mlir.measure.fill import Filling
 from verilocc_mlir.measure.hip import Dimensions, Hip
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel

@@ -39,8 +39,7 @@ from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
-from verilocc_mlir.toolchain.ir_attributes import without_features
-from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import (
     WITHOUT_TRUE16,

@@ -28,7 +28,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
-from verilocc_mlir.remote.addresses import host_and_port, is_loopback
+from verilocc_mlir.remote.access import host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.remote.codes import number
+from verilocc_mlir.remote.tries import number
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.version import __version__
 

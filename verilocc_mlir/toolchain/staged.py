@@ -352,8 +352,7 @@ def driver_of(tools: LlvmTools) -> Driver:
     if isinstance(tools, Toolchain):
         return LlcDriver(tools)
     # Imported only when it is used: most users have an llc.
-    from verilocc_mlir.toolchain.drivers.triton import TritonDriver
-    from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+    from verilocc_mlir.toolchain.drivers.triton import TritonDriver, TritonTools
 
     assert isinstance(tools, TritonTools)
     return TritonDriver(tools)

@@ -9,8 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, words
-from verilocc_model.encoding.writing import Writing, domain
+from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, Writing, domain, words
 
 Scores = NDArray[np.float32]
 

@@ -30,10 +30,11 @@ from verilocc_model.encoding.vocabulary import (
     POINTERS,
     SPECIALS,
     SPLITS,
+    TEXT,
     VOCABULARY_VERSION,
+    is_plan,
     words,
 )
-from verilocc_model.encoding.writing import TEXT, is_plan
 
 BEGINNING, ARROW, END = "allocate", " ->", "\n"
 

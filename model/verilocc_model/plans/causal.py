@@ -26,12 +26,12 @@ from verilocc_mlir.pipeline.answers import SLOTS, Answer
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 from verilocc_model.card import README, write_readme
+from verilocc_model.lm import one_thread
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Policy, kind
 from verilocc_model.plans.shortlist import Shortlist
 from verilocc_model.plans.words import KINDS, WORDS, Words
-from verilocc_model.threads import one_thread
 
 _SHARPNESS = 50.0
 """An answer that takes a share x of the cycles less than another deserves to be shown e**(_SHARPNESS * x) times as

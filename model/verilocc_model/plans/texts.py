@@ -31,7 +31,7 @@ from verilocc_mlir.spilling.relieve import pressures
 from verilocc_mlir.target.occupancy import waves_by_vectors
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
-from verilocc_model.plans.scale import log, share
+from verilocc_model.plans.facts import log, share
 
 _FORM = re.compile(r"_(?:vgprcd|mac|saddr|vaddr|svs|addr64|offset|offen|bothen|idxen|exact|imm|sgpr|rtn)(?=_|$)")
 _HOPELESS = 1e6

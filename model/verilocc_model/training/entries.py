@@ -28,9 +28,8 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
 from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.records import Record
+from verilocc_model.corpus.records import Record, held_out, reasons_held_out, split_of
 from verilocc_model.corpus.shards import MANIFEST, read_lines
-from verilocc_model.corpus.split import held_out, reasons_held_out, split_of
 from verilocc_model.encoding.examples import Preference
 
 _SUFFIXES = (".json", ".json.gz")

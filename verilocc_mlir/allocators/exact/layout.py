@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from verilocc_mlir.allocators.bounds import Ceiling
-from verilocc_mlir.allocators.exact.instants import Instants
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.allocators.timeline import runs
 
 SPLIT = 4
 """AGPRs of a unified file start at a multiple of this (GCNSubtarget.cpp, getTotalNumVGPRs)."""
@@ -59,3 +61,76 @@ class Layout:
     def ceiling(self, total: int) -> Ceiling:
         """The ceiling of ``total`` registers where the files are counted apart."""
         return dict.fromkeys(self.files, total)
+
+
+# The instants that decide interference: those whose set of live cells is not contained in that of a neighbour.
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring cells of a live range that are live at the same instants.
+
+    Attributes:
+        offset: first cell, relative to the range's.
+        runs: half-open intervals of positions in the list of instants.
+    """
+
+    offset: int
+    size: int
+    runs: tuple[tuple[int, int], ...]
+
+
+class Instants:
+    """The instants of a problem, as bits of its timeline, ascending.
+
+    A bit is left out if everything live there is also live at a neighbouring bit that is kept. Two cells are live
+    together at some time if and only if they are live together at an instant.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        live = _live_cells(tables)
+        instants: list[int] = []
+        for bit, cells in enumerate(live):
+            while instants and not live[instants[-1]] & ~cells:
+                instants.pop()
+            if cells and not (instants and not cells & ~live[instants[-1]]):
+                instants.append(bit)
+        self.bits: tuple[int, ...] = tuple(instants)
+        self.load: dict[int, int] = {bit: live[bit].bit_count() for bit in instants}
+        """Cells held at each instant, by ranges and by what is fixed."""
+
+    def tightest(self, cells: int) -> tuple[int, ...]:
+        """Instants at which at least ``cells`` cells are held."""
+        return tuple(bit for bit in self.bits if self.load[bit] >= cells)
+
+
+def _live_cells(tables: Tables) -> list[int]:
+    """For each bit of the timeline, what is held there, as a set in an integer: one bit for each cell of each range
+    and for each fixed cell."""
+    live = [0] * len(tables.timeline.boundaries)
+    masks = [mask for item in tables.singles for _, mask in item.cells] + [mask for mask in tables.fixed if mask]
+    for number, mask in enumerate(masks):
+        for start, stop in runs(mask):
+            for bit in range(start, stop):
+                live[bit] |= 1 << number
+    return live
+
+
+def pieces(item: Item, instants: tuple[int, ...]) -> list[Piece]:
+    """A range's rectangles at some instants, in the order of their offsets."""
+    result: list[Piece] = []
+    for offset, mask in item.cells:
+        intervals = tuple(runs(at_instants(mask, instants)))
+        if not intervals:
+            continue
+        last = result[-1] if result else None
+        if last is not None and last.offset + last.size == offset and last.runs == intervals:
+            result[-1] = Piece(last.offset, last.size + 1, intervals)
+        else:
+            result.append(Piece(offset, 1, intervals))
+    return result
+
+
+def at_instants(mask: int, instants: tuple[int, ...]) -> int:
+    """A mask of the timeline as a mask over the list of instants."""
+    return sum(1 << k for k, bit in enumerate(instants) if mask >> bit & 1)

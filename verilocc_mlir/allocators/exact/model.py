@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from verilocc_mlir.allocators.bounds import Ceiling
-from verilocc_mlir.allocators.exact.bound import literals
-from verilocc_mlir.allocators.exact.counting import add_counting
+from verilocc_mlir.allocators.exact.bound import add_counting, literals
 from verilocc_mlir.allocators.exact.frame import Apart, Frame, Together
-from verilocc_mlir.allocators.exact.instants import at_instants, pieces
-from verilocc_mlir.allocators.exact.layout import Layout
+from verilocc_mlir.allocators.exact.layout import Layout, at_instants, pieces
 from verilocc_mlir.allocators.exact.solver import Answer, Budget, ask, load
 from verilocc_mlir.allocators.timeline import runs
 

@@ -5,7 +5,6 @@ neighbourhoods that CP-SAT solves, ``search.py`` the loop, ``allocator.py`` an a
 another one. The result is never worse than the placement given.
 """
 
-from verilocc_mlir.allocators.improve.allocator import Improving
-from verilocc_mlir.allocators.improve.search import Improved, improve
+from verilocc_mlir.allocators.improve.search import Improved, Improving, improve
 
 __all__ = ["Improved", "Improving", "improve"]

@@ -203,7 +203,7 @@ def _plainly(config: Any) -> str:
 
 
 def _measurement(base: _Taken, candidate: _Taken, workload: str) -> Measurement:
-    from verilocc_mlir.measure.statistics import compare
+    from verilocc_mlir.measure.runner import compare
 
     count = min(len(base.times), len(candidate.times))
     size = max(1, min(_IN_A_ROUND, count // _ROUNDS))

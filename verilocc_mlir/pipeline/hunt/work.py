@@ -19,8 +19,7 @@ from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import load_input
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
-from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import verifier_fault

@@ -19,7 +19,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from verilocc_mlir.crew.descendants import JobWorker
 from verilocc_mlir.crew.jobs import JobCrew
@@ -27,7 +28,6 @@ from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
-from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.triton_text import (
     first_difference,
     refuse_called_functions,
@@ -37,6 +37,7 @@ from verilocc_mlir.toolchain.drivers.triton_text import (
 )
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import without_frame_marks
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
@@ -285,3 +286,19 @@ def _workers(library: str, kind: str) -> JobCrew:
 @cache
 def _option_names(tools: TritonTools) -> frozenset[str]:
     return frozenset(re.findall(r"^\s+--?([\w.-]+)", output_of(str(tools.library), ["-help-hidden"]), re.MULTILINE))
+
+
+# Triton's library as a set of LLVM tools.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TritonTools(LlvmTools):
+    """The LLVM inside Triton's ``library``, which has none of the optional tools."""
+
+    place: ClassVar[str] = "in Triton's wheel"
+    library: Path
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """See ``LlvmTools``."""
+        return {"library": self.library}

@@ -16,7 +16,7 @@ from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import dump_flags, read_dispatches
 from verilocc_mlir.hooks.triton.ir import as_code_generated
 from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.function_attributes import with_features
+from verilocc_model.corpus.ir import with_features
 
 _ALL = ("gemm", "mha", "conv", "softmax", "layernorm")
 # Buffer resources of gfx1250 have a length of 45 bits, which LLVM 22's intrinsic does not take.
