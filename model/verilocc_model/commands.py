@@ -16,8 +16,7 @@ from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.plans import evaluate as plans
 from verilocc_model.plans.critic import FORM, Critic
-from verilocc_model.plans.policies import Policy
-from verilocc_model.plans.shortlist import Shortlist
+from verilocc_model.plans.policies import Policy, Shortlist
 from verilocc_model.training import samples
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries

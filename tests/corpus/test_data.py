@@ -36,8 +36,19 @@ from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, ma
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.ir import ir, with_attributes
-from verilocc_model.corpus.labels import IMPROVED, Label, Refused, admit, improving, ranked, teach, teacher
-from verilocc_model.corpus.problems import Stated, problem_demands, stated_problems
+from verilocc_model.corpus.labels import (
+    IMPROVED,
+    Label,
+    Refused,
+    Stated,
+    admit,
+    improving,
+    problem_demands,
+    ranked,
+    stated_problems,
+    teach,
+    teacher,
+)
 from verilocc_model.corpus.records import Record, held_out, split_of, structure_of
 from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, read_records, summary
 from verilocc_model.corpus.stream import cells

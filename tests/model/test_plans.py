@@ -31,8 +31,18 @@ from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
 from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels, read_asked
-from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Rule, instead, ranked
-from verilocc_model.plans.shortlist import LISTED, Shortlist
+from verilocc_model.plans.policies import (
+    LISTED,
+    BestByTarget,
+    Default,
+    Nearest,
+    Oracle,
+    Policy,
+    Rule,
+    Shortlist,
+    instead,
+    ranked,
+)
 from verilocc_model.plans.texts import facts_of_text
 
 pytest.importorskip("numpy")

@@ -25,7 +25,6 @@ from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_mlir.service.running import serving
-from verilocc_model.advice import guidance_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, README, read_card
 from verilocc_model.decoding.scorer import FirstFit, Scores
@@ -36,6 +35,7 @@ from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.price import Price
+from verilocc_model.repair import guidance_of
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file

@@ -10,8 +10,7 @@ from model_support import answered
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
-from verilocc_mlir.allocators.coalesce import fixed_start
-from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.items import Item, fixed_start
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Preference, Proposal, Relation
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.drafting import draft, usual

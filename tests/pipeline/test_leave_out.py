@@ -12,7 +12,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.leave_out import anything_left, rest_without, with_callers
+from verilocc_mlir.pipeline.guard import anything_left, rest_without, with_callers
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.metadata import read_code_object

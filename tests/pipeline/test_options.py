@@ -23,10 +23,9 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, registry
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cli import compile as compile_cli
+from verilocc_mlir.cli import compile as report_cli
 from verilocc_mlir.cli import compile_many as compile_many_cli
-from verilocc_mlir.cli import report as report_cli
-from verilocc_mlir.cli.iree import iree_command
-from verilocc_mlir.cli.torch import torch_command
+from verilocc_mlir.cli.frontend import iree_command, torch_command
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.baseline import Replace
 from verilocc_mlir.hooks.iree import compile_mlir

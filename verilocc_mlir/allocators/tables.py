@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from verilocc_mlir.allocators.cells import CellMap, cell_map
-from verilocc_mlir.allocators.coalesce import coalesce
+from verilocc_mlir.allocators.cells import CellMap, Timeline, cell_map, runs
 from verilocc_mlir.allocators.cost import CostModel
-from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
+from verilocc_mlir.allocators.items import CandidateTable, Item, coalesce, single_items
 from verilocc_mlir.allocators.packing import fixed_occupation
-from verilocc_mlir.allocators.timeline import Timeline, runs
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 

@@ -67,8 +67,7 @@ def allocate_command(
     data = [read(source) for source in sources]
 
     with client_of(server, access) as client:
-        from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport
-        from verilocc_mlir.results.documents.allocate import to_json
+        from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport, to_json
         from verilocc_mlir.service.audited_answers import judge, question, server_version
 
         start = time.monotonic()

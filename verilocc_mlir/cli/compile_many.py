@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -181,8 +180,7 @@ def compile_many_command(given: _CompileManyGiven) -> int:
     from verilocc_mlir.pipeline.key import Keys
     from verilocc_mlir.report.batch import print_batch
     from verilocc_mlir.report.text import console
-    from verilocc_mlir.results.batch import BatchReport
-    from verilocc_mlir.results.documents.batch import to_json
+    from verilocc_mlir.results.batch import BatchReport, to_json
     from verilocc_mlir.toolchain.choose import choose_tools
 
     start = time.monotonic()

@@ -15,9 +15,8 @@ from typing import Any
 import click
 
 from verilocc_mlir.cli.extras import needs_model
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.store import Store

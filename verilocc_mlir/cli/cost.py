@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.cli.given import POSITIVE
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.targets import target
@@ -108,7 +108,7 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
 
 def _costed(source: str, options: dict[str, Any]) -> CostedFile:
     from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
-    from verilocc_mlir.pipeline.declared import undeclared_in
+    from verilocc_mlir.pipeline.resources import undeclared_in
     from verilocc_mlir.toolchain.inputs import decode
 
     ir = options["ir"]

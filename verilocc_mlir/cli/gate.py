@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Settings
@@ -111,8 +110,7 @@ def gate_command(given: _GateGiven) -> int:
     from verilocc_mlir.pipeline.gate.read import read_kernels
     from verilocc_mlir.report.gate import to_markdown, to_text
     from verilocc_mlir.report.sarif import gate_sarif
-    from verilocc_mlir.results.documents.gate import to_json
-    from verilocc_mlir.results.gate import GateRun, Status
+    from verilocc_mlir.results.gate import GateRun, Status, to_json
     from verilocc_mlir.toolchain.inputs import decode
 
     allowed = read_tolerances(",".join(given.tolerances))
@@ -143,7 +141,7 @@ def gate_command(given: _GateGiven) -> int:
 
 def _baseline(path: str, update: bool) -> tuple[Kernel, ...]:
     """The kernels of the baseline; none where one is to be written in the place of nothing, or of something else."""
-    from verilocc_mlir.results.documents.gate import from_json
+    from verilocc_mlir.results.gate import from_json
 
     try:
         if not Path(path).exists():

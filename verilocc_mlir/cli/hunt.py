@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode, InputError
@@ -283,7 +282,7 @@ def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
 
 def _dispatches(module: Path, cpu: str, out: Path) -> Sequence[Path]:
     from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-    from verilocc_mlir.hooks.iree_native import iree_sources
+    from verilocc_mlir.hooks.iree_dump import iree_sources
 
     if not module.is_file():
         raise InputError("no such file", where=str(module))

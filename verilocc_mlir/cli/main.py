@@ -19,8 +19,7 @@ from typing import Any, NoReturn, cast
 import click
 
 from verilocc_mlir.cli.help import HELP, Group
-from verilocc_mlir.cli.output import discard_stdout
-from verilocc_mlir.cli.signals import end_on_sigterm
+from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
 from verilocc_mlir.version import __version__
@@ -31,14 +30,14 @@ _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 _COMMANDS = {
     "compile": "compile",
-    "report": "report",
+    "report": "compile",
     "compile-many": "compile_many",
-    "iree": "iree",
-    "torch": "torch",
+    "iree": "frontend",
+    "torch": "frontend",
     "allocate": "allocate",
     "audit": "audit",
     "hunt": "hunt",
-    "recheck": "recheck",
+    "recheck": "audit",
     "cost": "cost",
     "compare": "cost",
     "measure": "measure",

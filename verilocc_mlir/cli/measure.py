@@ -148,7 +148,7 @@ def measure_command(given: _MeasureGiven) -> int:
         kept = stack.enter_context(Journal(Path(given.journal))) if given.journal else None
         run = _measured(opened, apart, kept, subjects, turns, ir_sha256, given.again, say)
     if given.as_json:
-        from verilocc_mlir.results.documents.measure import to_json
+        from verilocc_mlir.results.measure import to_json
 
         click.echo(to_json(run, __version__), nl=False)
     else:
@@ -206,8 +206,7 @@ def _measured(
     say: Callable[[str], None],
 ) -> MeasureRun:
     """Every candidate beside the first subject, the base; what is measured is kept before the next one begins."""
-    from verilocc_mlir.measure.apart import measure_apart
-    from verilocc_mlir.measure.runner import asked, measure
+    from verilocc_mlir.measure.runner import asked, measure, measure_apart
     from verilocc_mlir.results.measure import Measurement, MeasureRun
 
     first, *others = subjects

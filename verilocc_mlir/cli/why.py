@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from verilocc_mlir.cli.given import POSITIVE
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.pipeline.settings import Settings
 
@@ -66,7 +66,7 @@ def why_command(source: str, function: str, lds: int, values: int, as_json: bool
     path = "<stdin>" if source == STDIO else source
     run = why(read(source), path, Settings(verify=False, **options), function=function, launch_lds=lds)
     if as_json:
-        from verilocc_mlir.results.documents.why import to_json
+        from verilocc_mlir.results.why import to_json
 
         click.echo(to_json(run), nl=False)
     else:

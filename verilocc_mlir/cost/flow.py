@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verilocc_mlir.analysis.cfg import ControlFlow, flow_graph
-from verilocc_mlir.analysis.loops import LoopForest, find_loops
+from verilocc_mlir.analysis.cfg import ControlFlow, LoopForest, find_loops, flow_graph
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.rates import Figure, Origin, Source
 

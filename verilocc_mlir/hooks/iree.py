@@ -25,14 +25,19 @@ from typing import Any
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_cache import KeptModules, accounted
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import CONFIGURED, FROM_CONFIGURED, LINK, Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_compiler import IreeCompiler, check_target, find_iree_compile
+from verilocc_mlir.hooks.iree_dump import (
+    CONFIGURED,
+    FROM_CONFIGURED,
+    LINK,
+    Dispatch,
+    dump_flags,
+    read_dispatches,
+    stopped_kernels,
+)
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
-from verilocc_mlir.hooks.iree_native import stopped_kernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
-from verilocc_mlir.hooks.iree_target import check_target
-from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource
-from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
+from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource, native_verdict, not_audited
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options

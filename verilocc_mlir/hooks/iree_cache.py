@@ -19,8 +19,7 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.baseline import Comparison, Replace
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_result import IreeKernel
-from verilocc_mlir.hooks.kernels import Kernels, KernelSource
-from verilocc_mlir.hooks.native_verdict import NativeVerdict
+from verilocc_mlir.hooks.kernels import Kernels, KernelSource, NativeVerdict
 from verilocc_mlir.pipeline.key import Keys
 
 _MODULE, _INDEX = "module.vmfb", "kernels.json"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from verilocc_mlir.hooks.baseline import Standing
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
-from verilocc_mlir.hooks.native_verdict import NATIVE
+from verilocc_mlir.hooks.kernels import NATIVE
 
 _COLUMNS = {
     "VGPRs": "vgprs", "SGPRs": "sgprs", "scratch, bytes": "scratch_bytes", "waves": "waves", "cycles": "cycles",

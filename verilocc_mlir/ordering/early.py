@@ -14,10 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.analysis.lanes import Access, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness, set_bits
-from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.cost.rates import rates
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 from verilocc_mlir.ordering.dependences import Item, items_of

@@ -22,7 +22,7 @@ from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allo
 from verilocc_mlir.pipeline.clock import Budget, Clock
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher, LateOrder, late_order
-from verilocc_mlir.pipeline.leave_out import rest_without
+from verilocc_mlir.pipeline.guard import rest_without
 from verilocc_mlir.pipeline.phase import with_functions
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned
 from verilocc_mlir.pipeline.portfolio import Kept, Portfolio

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
+from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, find_loops
 from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
-from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
 from verilocc_mlir.analysis.waiting import Waiting, waiting
 from verilocc_mlir.errors import InputError, UnsupportedError

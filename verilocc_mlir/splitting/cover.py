@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate
 
-from verilocc_mlir.allocators.timeline import runs
+from verilocc_mlir.allocators.cells import runs
 from verilocc_mlir.splitting.parts import Parts, Union, join, root
 
 _DEPTH = 3

@@ -1,6 +1,6 @@
 """Answering one problem as a sequence of questions, each with the facts that static analysis knows at that point.
 
-Three stages: *joining* (``joining.py``), *planning* (``planning.py``), *placing* (``placing.py``).
+Three stages: *joining* (``joining.py``), *planning*, *placing* (``placing.py``).
 
 An episode knows nothing of language models: it hands out words and takes words. It can be rewound, so that a decoder
 may draft ahead. The *mask* decides which answers are allowed:

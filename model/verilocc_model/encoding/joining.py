@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verilocc_mlir.allocators.coalesce import join_items
-from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.items import Item, join_items
 from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN

@@ -8,13 +8,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, demands, room, splits
-from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.coalesce import lane_offset
+from verilocc_mlir.allocators.cells import CellMap, Timeline, add_ones
 from verilocc_mlir.allocators.cost import CellRelation, CostModel, align_up, cell_relation
-from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.items import Item, lane_offset
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.tables import Tables
-from verilocc_mlir.allocators.timeline import Timeline, add_ones
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_model.encoding.vocabulary import GRANTS, NONE, RELATIONS, SLACKS, SPLITS, WEIGHTS, life_word, shape_word
 

@@ -28,7 +28,6 @@ from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.advice import guidance_of
 from verilocc_model.corpus.labels import IMPROVED, improving
 from verilocc_model.decoding.decoder import Decoded, Sampling, decode
 from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
@@ -38,7 +37,7 @@ from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.price import Price, price_of
-from verilocc_model.repair import Remainder, remainders
+from verilocc_model.repair import Remainder, guidance_of, remainders
 from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")

@@ -2,7 +2,7 @@
 
 ``words.py`` says how facts and answers are spelt. The model is trained towards all labelled answers at once: each is
 shown as often as its cycles deserve (``_SHARPNESS``). The probability of an answer then ranks it, and nothing is
-compiled for that. This module trains and saves; ``stater.py`` answers, without torch.
+compiled for that. This module trains and saves; ``choose.py`` answers, without torch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from verilocc_model.card import README, write_readme
 from verilocc_model.lm import one_thread
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.policies import Policy, kind
-from verilocc_model.plans.shortlist import Shortlist
+from verilocc_model.plans.policies import Policy, Shortlist, kind
 from verilocc_model.plans.words import KINDS, WORDS, Words
 
 _SHARPNESS = 50.0

@@ -21,8 +21,7 @@ from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.facts import dearest_of, facts
-from verilocc_model.plans.policies import kind
-from verilocc_model.plans.shortlist import LISTED
+from verilocc_model.plans.policies import LISTED, kind
 from verilocc_model.plans.texts import facts_of_text
 from verilocc_model.plans.words import WORDS, Words
 
@@ -47,7 +46,7 @@ def ranked(
     """The name of the model in a directory, and its answers, the best first; none where nothing is known.
 
     It states answers from the facts alone; or it is a critic, which reads the text of each of its answers; or both are
-    there, and the critic reads the texts of the first answers (``shortlist.py``).
+    there, and the critic reads the texts of the first answers (``policies.py``).
 
     Args:
         known: what ``facts_of`` gave.

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.analysis.lanes import virtual_classes
-from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.cost.instructions import Kind, decode
 from verilocc_mlir.cost.memory import dwords

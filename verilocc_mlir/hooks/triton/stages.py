@@ -18,11 +18,10 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
+from verilocc_mlir.hooks.kernels import native_verdict
 from verilocc_mlir.hooks.measured import MeasuredCodes
-from verilocc_mlir.hooks.native_verdict import native_verdict
-from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
-from verilocc_mlir.hooks.triton.native import triton_kernel
-from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
+from verilocc_mlir.hooks.triton.native import as_code_generated, kernel_names, triton_kernel
+from verilocc_mlir.hooks.triton.plan_tuner import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.server_part import REQUIRED

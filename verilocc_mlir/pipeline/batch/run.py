@@ -21,8 +21,7 @@ from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, Origin
-from verilocc_mlir.results.documents.batch import item_data, item_from_data
+from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, Origin, item_data, item_from_data
 from verilocc_mlir.store import Store
 
 

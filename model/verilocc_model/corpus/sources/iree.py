@@ -14,7 +14,7 @@ from pathlib import Path
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import dump_flags, read_dispatches
-from verilocc_mlir.hooks.triton.ir import as_code_generated
+from verilocc_mlir.hooks.triton.native import as_code_generated
 from verilocc_model.corpus.cells import TARGETS, Cell, Value
 from verilocc_model.corpus.ir import with_features
 
