@@ -5,28 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from smt_verifier.artefacts import RecordingSolver, write_artefacts
+from smt_verifier.outcome import Outcome, combine
+from smt_verifier.recheck import Rechecked, recheck
+from smt_verifier.smt import Obligation, Solver
+from smt_verifier.smt.replay import installed
 from verilocc_mlir.cli.given import POSITIVE, given_as, solver_limits
 from verilocc_mlir.cli.help import HELP, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile
+from verilocc_mlir.hooks.iree_dump import iree_kernels
+from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
+from verilocc_mlir.pipeline.audit import Sides, SolverLimits, audit_llvm, audit_texts
+from verilocc_mlir.pipeline.native import NativeKernel, audit_native, llc_kernel
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.audit import to_html, to_text
+from verilocc_mlir.report.sarif import audit_sarif
+from verilocc_mlir.results.audit import AuditRun, Listing
+from verilocc_mlir.results.compile import EXIT_CODES
+from verilocc_mlir.results.documents.audit import to_json
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
+from verilocc_mlir.toolchain.inputs import decode
 
-if TYPE_CHECKING:
-    from smt_verifier.artefacts import RecordingSolver
-    from smt_verifier.outcome import Outcome
-    from smt_verifier.smt import Obligation, Solver
-    from verilocc_mlir.pipeline.audit import Sides
-    from verilocc_mlir.pipeline.native import NativeKernel
-    from verilocc_mlir.results.audit import AuditRun, Listing
-    from verilocc_mlir.toolchain.drivers.job import RegAlloc
-
-
-_FORMATS = ("text", "json", "sarif", "html")
+_RENDERERS: dict[str, Callable[[AuditRun], str]] = {
+    "text": to_text,
+    "json": to_json,
+    "sarif": audit_sarif,
+    "html": to_html,
+}
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".html": "html", ".htm": "html"}
 _GROUPS: dict[str, Any] = {
     "verilocc audit": [
@@ -97,7 +109,7 @@ class _AuditGiven:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(_FORMATS),
+    type=click.Choice([*_RENDERERS]),
     help="Of the report; without --report, of standard output. [default: by FILE's suffix, else text]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="With --report: say nothing else.")
@@ -128,9 +140,6 @@ def audit_command(given: _AuditGiven) -> int:
     if given.report:
         check_writable(given.report)
 
-    from smt_verifier.artefacts import RecordingSolver
-    from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
-
     recorders: dict[str, RecordingSolver] = {}
 
     def record(phase: str, solver: Solver) -> Solver:
@@ -157,8 +166,6 @@ def audit_command(given: _AuditGiven) -> int:
             made=keep.write,
         )
     elif given.native:
-        from verilocc_mlir.pipeline.native import audit_native
-
         settings = Settings(
             cpu=given.cpu,
             features=given.features,
@@ -180,11 +187,11 @@ def audit_command(given: _AuditGiven) -> int:
         _write_obligations(given.smt_dir, run, recorders)
     if given.certificate is not None:
         _write_certificates(given.certificate, run)
-    render = _renderer(chosen)
+    render = _RENDERERS[chosen]
     if given.report:
         write(given.report, render(run).encode())
     if not given.report or not (given.quiet or given.report == STDIO):
-        click.echo((_renderer("text") if given.report else render)(run), nl=False)
+        click.echo((_RENDERERS["text"] if given.report else render)(run), nl=False)
     return int(run.exit_code)
 
 
@@ -204,18 +211,6 @@ def _form_of(report: str) -> str:
     if suffix not in _SUFFIXES:
         raise click.UsageError(f"{report}: give --format, or one of the suffixes {', '.join(_SUFFIXES)}")
     return "sarif" if report.lower().endswith(".sarif.json") else _SUFFIXES[suffix]
-
-
-def _renderer(form: str) -> Callable[[AuditRun], str]:
-    if form == "json":
-        from verilocc_mlir.results.documents.audit import to_json as render
-    elif form == "sarif":
-        from verilocc_mlir.report.sarif import audit_sarif as render
-    elif form == "html":
-        from verilocc_mlir.report.audit import to_html as render
-    else:
-        from verilocc_mlir.report.audit import to_text as render
-    return render
 
 
 class _Temps:
@@ -239,8 +234,6 @@ class _Temps:
 
 def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, RecordingSolver]) -> None:
     """Every obligation of the run; where there are phases, their names go before those of inputs and obligations."""
-    from smt_verifier.artefacts import write_artefacts
-
     inputs: dict[str, bytes] = {}
     for pair in run.pairs:
         prefix = f"{pair.phase}/" if pair.phase else ""
@@ -254,9 +247,6 @@ def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, Reco
 
 
 def listing(path: str) -> Listing:
-    from verilocc_mlir.results.audit import Listing
-    from verilocc_mlir.toolchain.inputs import decode
-
     return Listing(path, decode(read(path), path))
 
 
@@ -273,9 +263,6 @@ def native_kernels(
     """
     source = Path(path)
     if source.suffix in (".mlir", ".mlirbc"):
-        from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-        from verilocc_mlir.hooks.iree_dump import iree_kernels
-
         if not source.is_file():
             raise InputError("no such file", where=path)
         if not settings.cpu:
@@ -285,8 +272,6 @@ def native_kernels(
         raise click.UsageError("flags after -- are for iree-compile: they go with a .mlir file")
     if source.is_dir():
         return _of_triton(source, settings, progress)
-    from verilocc_mlir.pipeline.native import llc_kernel
-
     try:
         return [llc_kernel(source.read_bytes(), path, settings)]
     except OSError as error:
@@ -294,8 +279,6 @@ def native_kernels(
 
 
 def _of_triton(folder: Path, settings: Settings, progress: Callable[[str], None]) -> Sequence[NativeKernel]:
-    from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
-
     kernels = cached_kernels(folder)
     processors = sorted({kernel.cpu for kernel in kernels})
     if not settings.cpu and len(processors) > 1:
@@ -328,11 +311,6 @@ def recheck_command(
     verdict differs, or the texts are refuted; 2 the folder is not what it says, or not of these texts; 3 a limit was
     hit, or the audit cannot decide.
     """
-    from smt_verifier.outcome import Outcome, combine
-    from smt_verifier.recheck import Rechecked, recheck
-    from smt_verifier.smt.replay import installed
-    from verilocc_mlir.results.compile import EXIT_CODES
-
     if not installed(solver):
         raise InputError(f"{solver} is not installed", hint="pip install 'verilocc-mlir[solvers]'")
     if len(texts) % 2:
@@ -383,9 +361,6 @@ class _Again:
 
     def ask(self, _before: bytes, _after: bytes) -> list[Obligation]:
         """What the audit asks of the next pair."""
-        from smt_verifier.artefacts import RecordingSolver
-        from verilocc_mlir.pipeline.audit import SolverLimits, audit_texts
-
         recorders: list[RecordingSolver] = []
 
         def record(_phase: str, solver: Solver) -> Solver:

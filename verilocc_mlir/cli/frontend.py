@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -25,12 +25,19 @@ from verilocc_mlir.cli.output import (
 from verilocc_mlir.cli.page import write_page
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option, warn_missed
 from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.hooks.iree import compile_mlir
+from verilocc_mlir.hooks.iree_compiler import check_target, find_iree_compile
+from verilocc_mlir.hooks.iree_result import IreeResult
+from verilocc_mlir.hooks.iree_table import print_result
+from verilocc_mlir.hooks.module_page import module_page
+from verilocc_mlir.hooks.torch import compile
+from verilocc_mlir.hooks.torch_import import front_end
+from verilocc_mlir.pipeline.checked_settings import check_settings
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.text import console
 from verilocc_mlir.store import Store
-
-if TYPE_CHECKING:
-    from verilocc_mlir.hooks.iree_result import IreeResult
-
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -133,19 +140,12 @@ def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> i
         if options["html"]:
             _write_pages(Path(options["html"]), result, settings, progress_of(options))
         if not options["quiet"]:
-            from verilocc_mlir.hooks.iree_table import print_result
-            from verilocc_mlir.report.text import console
-
             print_result(result, output if is_written else "", console(stderr=STDIO in (output, report)))
     return int(result.exit_code)
 
 
 def _write_pages(directory: Path, result: IreeResult, settings: Settings, progress: Callable[[str], None]) -> None:
     """``index.html`` of the module, and a page for each kernel, which is compiled once more for it."""
-    from verilocc_mlir.hooks.module_page import module_page
-    from verilocc_mlir.pipeline.compile import compile_module
-    from verilocc_mlir.pipeline.recording import Recording
-
     make_directory(str(directory))
     links: dict[str, str] = {}
     for number, kernel in enumerate(result.kernels):
@@ -185,11 +185,6 @@ def torch_command(source: str, target: str, **options: Any) -> int:
     if not file or not factory.isidentifier():
         raise InputError(f"{source!r} does not name a factory", hint=_FORM)
     check(options, file)
-
-    from verilocc_mlir.hooks.iree_compiler import check_target, find_iree_compile
-    from verilocc_mlir.hooks.torch import compile
-    from verilocc_mlir.hooks.torch_import import front_end
-    from verilocc_mlir.pipeline.checked_settings import check_settings
 
     settings = settings_taken(options)
     check_settings(settings)
@@ -264,9 +259,6 @@ def iree_command(source: str, target: str, **options: Any) -> int:
     1 or 3: it was written, but some are not (see --only-proved); 2: bad input, or a tool is missing or failed.
     """
     check(options, source)
-
-    from verilocc_mlir.hooks.iree import compile_mlir
-    from verilocc_mlir.hooks.iree_compiler import find_iree_compile
 
     settings = settings_taken(options)
     result = compile_mlir(

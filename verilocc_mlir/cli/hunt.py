@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,14 +17,26 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile
+from verilocc_mlir.hooks.iree_dump import iree_sources
+from verilocc_mlir.hooks.triton.native import cached_kernels
+from verilocc_mlir.pipeline.hunt.run import (
+    JOURNAL_NAME,
+    Execute,
+    Hunt,
+    HuntInput,
+    chosen_variants,
+    here,
+    inputs_in,
+    on_ray,
+)
+from verilocc_mlir.pipeline.hunt.worker import Task
+from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.hunt import folder_name, group_report, summary
+from verilocc_mlir.results.hunt import FAULTS, HUNT_VERSION, Group, HuntReport, Reduced, data_of, group
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__
-
-if TYPE_CHECKING:
-    from verilocc_mlir.pipeline.hunt.run import Execute, Hunt, HuntInput
-    from verilocc_mlir.results.hunt import Group, HuntReport, Reduced
-
 
 _GROUPS: dict[str, Any] = {
     "verilocc hunt": [
@@ -125,10 +137,6 @@ def hunt_command(given: _HuntGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, chosen_variants, here, on_ray
-    from verilocc_mlir.pipeline.lines import JsonLines
-    from verilocc_mlir.results.hunt import HuntReport, group
-
     chosen = chosen_variants(tuple(filter(None, given.variants.split(","))), given.added)
     settings = Settings(
         cpu=given.cpu,
@@ -180,8 +188,6 @@ def hunt_command(given: _HuntGiven) -> int:
 
 def _follow(hunt: Hunt, execute: Execute, quiet: bool) -> None:
     """Run it, and say what is wrong at once and how far it is from time to time."""
-    from verilocc_mlir.results.hunt import FAULTS
-
     shown = time.monotonic()
     for row in hunt.run(execute):
         wrong = [f"{s.kind.value}, {s.cause}" for s in row.suspects if s.kind in FAULTS]
@@ -195,9 +201,6 @@ def _follow(hunt: Hunt, execute: Execute, quiet: bool) -> None:
 
 def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execute, quiet: bool) -> None:
     """A folder for each group that has none, with its example made small."""
-    from verilocc_mlir.pipeline.hunt.worker import Task
-    from verilocc_mlir.report.hunt import folder_name
-
     waiting = {g.key: g for g in report.groups if not (out / folder_name(g) / "report.md").exists()}
     tasks = [
         Task(g.example.case, g.key, Path(g.example.case.path).read_bytes(), g.suspect, seconds)
@@ -214,9 +217,6 @@ def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execut
 
 
 def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> None:
-    from verilocc_mlir.report.hunt import folder_name, group_report
-    from verilocc_mlir.results.hunt import data_of
-
     folder = out / folder_name(group)
     make_directory(str(folder))
     source = Path(group.example.case.path)
@@ -237,9 +237,6 @@ def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> 
 
 
 def _write_summary(report: HuntReport, out: Path) -> None:
-    from verilocc_mlir.report.hunt import folder_name, summary
-    from verilocc_mlir.results.hunt import HUNT_VERSION, data_of
-
     data = {
         "hunt_version": HUNT_VERSION,
         "llvm": report.llvm,
@@ -261,16 +258,12 @@ def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
     Raises:
         InputError: there is none. ToolchainError: there is no compiler for a module.
     """
-    from verilocc_mlir.pipeline.hunt.run import HuntInput, inputs_in
-
     modules = [path for path in paths if path.suffix in (".mlir", ".mlirbc")]
     of_modules = tuple(HuntInput(path, cpu) for module in modules for path in _dispatches(module, cpu, out))
     others = [path for path in paths if path not in modules]
     inputs = of_modules + (inputs_in(others, cpu, out) if others else ())
     if not any(given.path.suffix == ".llir" for given in inputs):
         return inputs
-    from verilocc_mlir.hooks.triton.native import cached_kernels
-
     cached = {
         Path(f"{kernel.stem}.llir"): kernel.cpu
         for path in others
@@ -281,9 +274,6 @@ def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
 
 
 def _dispatches(module: Path, cpu: str, out: Path) -> Sequence[Path]:
-    from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-    from verilocc_mlir.hooks.iree_dump import iree_sources
-
     if not module.is_file():
         raise InputError("no such file", where=str(module))
     if not cpu:
