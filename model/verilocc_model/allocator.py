@@ -17,7 +17,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_model.card import CARD, encoding_of, read_card
-from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
+from verilocc_model.decoding import OutOfTime, Sampling, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table

@@ -12,17 +12,15 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
-from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
-from verilocc_model.evaluation.journal import EvaluationJournal
+from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written
 from verilocc_model.plans import evaluate as plans
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.policies import Policy, Shortlist
 from verilocc_model.training import samples
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
-from verilocc_model.training.relabel import Effort, relabel
 from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
-from verilocc_model.training.samples import Asking
+from verilocc_model.training.samples import Asking, Effort, relabel
 
 Say = Callable[[str], None]
 

@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.card import read_card
-from verilocc_model.decoding.scorer import Scores
+from verilocc_model.decoding import Scores
 from verilocc_model.encoding.text import Text
 from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Writing, domain, words
 from verilocc_model.training.config import TrainConfig

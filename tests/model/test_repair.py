@@ -18,8 +18,7 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.target.registers import physical_register
-from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import FirstFit
+from verilocc_model.decoding import FirstFit, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table

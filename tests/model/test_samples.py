@@ -25,8 +25,7 @@ from verilocc_mlir.service.running import serving
 from verilocc_model import allocator as module
 from verilocc_model.allocator import AGAIN_TEMPERATURE, ModelAllocator
 from verilocc_model.card import CARD
-from verilocc_model.decoding.decoder import Decoded, OutOfTime, Sampling, decode
-from verilocc_model.decoding.scorer import Scorer
+from verilocc_model.decoding import Decoded, OutOfTime, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of

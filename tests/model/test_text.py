@@ -27,8 +27,7 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import CARD, read_card
-from verilocc_model.decoding.decoder import Sampling, choice_of, decode
-from verilocc_model.decoding.scorer import Scores
+from verilocc_model.decoding import Sampling, Scores, choice_of, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of, explained_turns, windows_of

@@ -35,8 +35,8 @@ from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
 from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline import chosen_allocators
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
 from verilocc_mlir.pipeline.batch.jobs import Job
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys, allocator_versions
 from verilocc_mlir.pipeline.options import (

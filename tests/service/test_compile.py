@@ -17,9 +17,8 @@ from client_support import DETERMINISTIC, flat, served
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.batch.plan import plan
-from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
+from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch, plan
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings

@@ -39,14 +39,12 @@ from verilocc_mlir.cli.server import (
     server_version,
 )
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor, RayExecutor
 from verilocc_mlir.pipeline.batch.jobs import Executor
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
-from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
-from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+from verilocc_mlir.pipeline.batch.run import PATTERNS, BatchOptions, compile_batch, plan
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.key import Keys, versions
-from verilocc_mlir.report.batch import item_line, print_batch
+from verilocc_mlir.report.tables import item_line, print_batch
 from verilocc_mlir.report.text import console
 from verilocc_mlir.results.batch import BatchItem, BatchReport, to_json
 from verilocc_mlir.store import Store, default_directory

@@ -28,8 +28,7 @@ from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.iree_compiler import check_target, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeResult
-from verilocc_mlir.hooks.iree_table import print_result
-from verilocc_mlir.hooks.module_page import module_page
+from verilocc_mlir.hooks.module_page import module_page, print_result
 from verilocc_mlir.hooks.torch import compile
 from verilocc_mlir.hooks.torch_import import front_end
 from verilocc_mlir.pipeline.checked_settings import check_settings

@@ -41,8 +41,7 @@ from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource, nat
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
-from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import REQUIRED, REQUIRED_HINT, Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import with_own_llvm

@@ -18,8 +18,8 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.audit import SolverLimits
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
 from verilocc_mlir.pipeline.batch.jobs import BEFORE, REPORT, RESULT, Job, Result, fault_of
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.native import NativeKernel, audit_native
 from verilocc_mlir.pipeline.settings import Emit, Settings

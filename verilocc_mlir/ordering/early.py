@@ -20,8 +20,7 @@ from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness, set_bit
 from verilocc_mlir.cost.rates import rates
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 from verilocc_mlir.ordering.dependences import Item, items_of
-from verilocc_mlir.ordering.late import Ordered, in_order
-from verilocc_mlir.ordering.schedule import Timing, timing
+from verilocc_mlir.ordering.schedule import Ordered, Timing, in_order, timing
 from verilocc_mlir.problem.build import frequency
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import Bank

@@ -28,8 +28,7 @@ from verilocc_mlir.pipeline.plans import DEFAULT, Planned
 from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
-from verilocc_mlir.pipeline.server_part import missed_by_server
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings, missed_by_server
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target

@@ -141,7 +141,7 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
     compiler, path = given.compiler, given.path
     late, marks = without_frame_marks(compiler.before_late_order(text))
     with given.clock.measure("order"):
-        from verilocc_mlir.ordering.late import ordered
+        from verilocc_mlir.ordering.schedule import ordered
 
         file = parse_mir(late, path)
         found = [ordered(function, given.target) for function in file.functions]

@@ -297,7 +297,7 @@ class PhaseRunner:
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
         if candidate.spills and function.chosen is not None:
             # Few functions spill.
-            from verilocc_mlir.spilling.shared_slots import with_shared_slots
+            from verilocc_mlir.spilling.code import with_shared_slots
 
             function.chosen = with_shared_slots(function.chosen)
 

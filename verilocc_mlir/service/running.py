@@ -18,7 +18,7 @@ import grpc
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.learned import PlanModel
 from verilocc_mlir.remote.access import SOCKET, host_and_port, is_loopback
-from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service import logs, observed
 from verilocc_mlir.service.batch_book import Book
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.limits import ServerLimits
@@ -76,7 +76,7 @@ def serve(options: Options) -> int:
     tokens = TokenBook(options.tokens) if options.tokens is not None else None
     plan_model = PlanModel.load(options.plan_model) if options.plan_model is not None else None
     logs.set_up(options.log_level)
-    tracer = tracing.set_up(options.traces) if options.traces != "none" else None
+    tracer = observed.set_up(options.traces) if options.traces != "none" else None
     try:
         with contextlib.redirect_stderr(logs.Printed()):
             return asyncio.run(_serve(options, files, tls, tokens, plan_model))

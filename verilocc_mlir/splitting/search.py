@@ -14,8 +14,7 @@ from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.spilling.ground import Ground
-from verilocc_mlir.splitting.cover import Cover, Links
-from verilocc_mlir.splitting.parts import parts
+from verilocc_mlir.splitting.parts import Cover, Links, parts
 from verilocc_mlir.splitting.write import LaidRange, Split, Writing
 
 _LEFT_OUT = 12

@@ -23,9 +23,8 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement
 from verilocc_model.encoding.joining import Joining
 from verilocc_model.encoding.placing import Advice, Placing
-from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, BEGIN, NONE, grant_word, number_after, number_word
+from verilocc_model.encoding.vocabulary import ALONE, BEGIN, NONE, Question, grant_word, number_after, number_word
 from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Prospects, Witnesses
 
 

@@ -11,7 +11,6 @@ from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import Candidates, Item
 from verilocc_mlir.allocators.packing import Packing, below
 from verilocc_mlir.allocators.search import Placement, Strategy
-from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import (
     AGPRS,
@@ -26,6 +25,7 @@ from verilocc_model.encoding.vocabulary import (
     SPECIALS,
     TIGHT,
     TOP,
+    Question,
     number_word,
 )
 from verilocc_model.encoding.witnesses import make_way

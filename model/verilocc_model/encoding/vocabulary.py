@@ -16,6 +16,7 @@ Words are short texts, so that people can read a sequence, and a model with its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -210,3 +211,23 @@ class Domain:
 def domain() -> Domain:
     """The domain's writing."""
     return Domain()
+
+
+# The questions of an episode.
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question.
+
+    Attributes:
+        stage: ``joining``, ``planning`` or ``placing``. facts: words that come before the answer. draft: an allowed
+            answer, found without a model: the witness's, or else a free place; ``""`` where none is known. final: the
+            next question depends on the answer. known: the draft is the answer; it is stated like a fact.
+    """
+
+    stage: str
+    facts: tuple[str, ...]
+    draft: str
+    final: bool = False
+    known: bool = False

@@ -19,8 +19,7 @@ from typing import Any
 
 import verilocc_mlir
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
-from verilocc_mlir.hooks.measured import MeasuredCodes
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, MeasuredCodes, Replace
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.key import allocator_versions, file_stats, source_digest

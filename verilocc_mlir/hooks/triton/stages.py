@@ -17,15 +17,13 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
-from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
+from verilocc_mlir.hooks.baseline import Code, MeasuredCodes, Replace, compare_code
 from verilocc_mlir.hooks.kernels import native_verdict
-from verilocc_mlir.hooks.measured import MeasuredCodes
 from verilocc_mlir.hooks.triton.native import as_code_generated, kernel_names, triton_kernel
 from verilocc_mlir.hooks.triton.plan_tuner import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
-from verilocc_mlir.pipeline.server_part import REQUIRED
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import REQUIRED, Emit, Settings
 from verilocc_mlir.results.compile import Report
 
 # What Triton asks of its own LLVM beside the IR, and what of it another LLVM can be asked for.

@@ -149,7 +149,7 @@ def here(workers: int, settings: Settings, seconds: float, memory_mib: int) -> E
 
 
 def on_ray(address: str, workers: int, settings: Settings, seconds: float, memory_mib: int) -> Execute:
-    """Tasks of a Ray cluster (``pipeline/batch/on_ray.py`` does jobs so)."""
+    """Tasks of a Ray cluster (``pipeline/batch/executors.py`` does jobs so)."""
 
     def execute(tasks: Iterable[Task]) -> Generator[tuple[Task, Any], None, None]:
         expected = versions(choose_tools(settings.toolchain, settings.llvm))

@@ -17,8 +17,9 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
@@ -26,11 +27,11 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
+from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.corpus.labels import IMPROVED, improving
-from verilocc_model.decoding.decoder import Decoded, Sampling, decode
-from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
+from verilocc_model.decoding import Decoded, FirstFit, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.drafting import draft
 from verilocc_model.encoding.episode import Episode
@@ -410,3 +411,57 @@ def written(summed: dict[str, Any]) -> str:
 
 def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
+
+
+# Rows as they are measured, so that an interrupted evaluation can be continued.
+
+
+class EvaluationJournal:
+    """A file of lines: first model and configuration, then the rows of each problem.
+
+    Args:
+        path: made if it does not exist.
+        about: model and configuration.
+
+    Raises:
+        InputError: the file is of another model or configuration.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self._path = path
+        self._rows: dict[str, list[Row]] = {}
+        head = json.dumps(about, sort_keys=True)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(head + "\n")
+            return
+        text = path.read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        if not lines or lines[0] != head:
+            raise InputError(
+                "an evaluation of another model, configuration or commit was begun here",
+                where=str(path),
+                hint="remove it, or choose another --out",
+            )
+        # A last line that was cut off is removed.
+        path.write_text("".join(f"{line}\n" for line in lines))
+        for line in lines[1:]:
+            data = json.loads(line)
+            self._rows[data["key"]] = [_row(row) for row in data["rows"]]
+
+    def rows_of(self, key: str) -> list[Row] | None:
+        """The rows of a problem; None where it was not measured."""
+        return self._rows.get(key)
+
+    def add(self, key: str, rows: Sequence[Row]) -> None:
+        with self._path.open("a") as stream:
+            stream.write(json.dumps({"key": key, "rows": [asdict(row) for row in rows]}) + "\n")
+
+    def end(self) -> None:
+        """Remove the file, because everything is measured."""
+        self._path.unlink()
+
+
+def _row(data: dict[str, Any]) -> Row:
+    prices = {k: Price(*data[k]) if data[k] is not None else None for k in ("price", "deterministic", "greedy")}
+    return Row(**{**data, **prices})
