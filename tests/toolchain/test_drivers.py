@@ -33,7 +33,7 @@ from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
-from verilocc_mlir.toolchain.drivers.triton_text import without_marks
+from verilocc_mlir.toolchain.drivers.triton import without_marks
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import reads_mmra, same_but_waits, with_frame_marks, without_frame_marks

@@ -15,8 +15,8 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.gate.compare import compare, of_no_kernel, read_budgets, read_tolerances
 from verilocc_mlir.pipeline.gate.read import read_kernels
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.gate import to_markdown, to_text
 from verilocc_mlir.report.sarif import gate_sarif
+from verilocc_mlir.report.written import to_markdown, to_text
 from verilocc_mlir.results.gate import GateRun, Kernel, Status, from_json, to_json
 from verilocc_mlir.toolchain.inputs import decode
 from verilocc_mlir.version import __version__

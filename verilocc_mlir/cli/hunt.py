@@ -17,6 +17,7 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.files import JsonLines
 from verilocc_mlir.hooks.iree_compiler import find_iree_compile
 from verilocc_mlir.hooks.iree_dump import iree_sources
 from verilocc_mlir.hooks.triton.native import cached_kernels
@@ -31,9 +32,8 @@ from verilocc_mlir.pipeline.hunt.run import (
     on_ray,
 )
 from verilocc_mlir.pipeline.hunt.worker import Task
-from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.hunt import folder_name, group_report, summary
+from verilocc_mlir.report.written import folder_name, group_report, summary
 from verilocc_mlir.results.hunt import FAULTS, HUNT_VERSION, Group, HuntReport, Reduced, data_of, group
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, find_loops
 from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
-from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
-from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
+from verilocc_mlir.analysis.liveness import LaneLiveness, PhysicalLiveness, lane_liveness, physical_liveness
 from verilocc_mlir.analysis.waiting import Waiting, waiting
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand

@@ -16,11 +16,10 @@ from typing import Any, NoReturn
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.files import write_whole
+from verilocc_mlir.files import JsonLines, write_whole
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import REPORT, REST, RESULT, Executor, Job, Result, fault_of
 from verilocc_mlir.pipeline.key import Keys
-from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, Origin, item_data, item_from_data
 from verilocc_mlir.store import Store

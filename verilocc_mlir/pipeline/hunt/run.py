@@ -16,9 +16,9 @@ from typing import Any
 
 from verilocc_mlir.crew.tasks import LocalTasks, as_ready
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import JsonLines
 from verilocc_mlir.pipeline.hunt.worker import Doer, Task
 from verilocc_mlir.pipeline.key import versions
-from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.ray_cluster import connected
 from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
