@@ -75,7 +75,6 @@ def scattered(instruction: Instruction, state: State, lanes: int, active: int) -
     return coalescing_slowdown(address, size, active) if address is not None else 1.0
 
 
-@lru_cache(maxsize=1 << 12)
 def _element(base: str) -> int:
     """Bytes that a lane loads; 0 if more than four, or if it is no load."""
     return next((size for size, ends in _BYTES.items() if "_load_" in base and base.endswith(ends)), 0)

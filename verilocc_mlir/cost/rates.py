@@ -235,7 +235,6 @@ def _rdna(target: Target) -> dict[str, Figure]:
     }
 
 
-@lru_cache(maxsize=32)
 def figures(target: Target) -> Mapping[str, Figure]:
     """The figures of a target by the field of ``Rates``, those by rate as ``valu_issue.full``."""
     return _rdna(target) if target.wave_size == 32 else _cdna(target)

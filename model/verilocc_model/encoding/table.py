@@ -60,14 +60,14 @@ class Table(Tables):
                     where=f"function {self.problem.function}, slot {demand.slot}",
                 )
 
-    @cached_property
+    @property
     def least(self) -> int:
         """The fewest registers that any assignment could have."""
         if self.scalar:
             return max(self.room.least.get(("sgpr",), 0), 0)
         return self.room.least_vectors
 
-    @cached_property
+    @property
     def budget(self) -> int:
         return sum(self.room.top.get(b, 0) for b in (("sgpr",) if self.scalar else ("vgpr", "agpr")))
 
