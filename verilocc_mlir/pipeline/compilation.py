@@ -40,13 +40,8 @@ from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.mir_repairs import (
-    WITHOUT_TRUE16,
-    close_masks,
-    copies_between_widths,
-    left_unverified,
-    loses_mmra,
-)
+from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, left_unverified
+from verilocc_mlir.toolchain.mmra import loses_mmra
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import unverified, without_functions

@@ -3,56 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
-
-# Trap: LLVM 22 prints memory-model relaxation annotations but does not parse them.
-#
-# LLVM prints ``ATOMIC_FENCE 5, 3, mmra !4``; LLVM 24 parses that, LLVM 22 does not. An annotation only allows LLVM to
-# order *less* than the fence or access says (LLVM's MemoryModelRelaxationAnnotations), so leaving it off is
-# conservative. It costs: a fence of the LDS alone then waits for memory too, and on RDNA drops what the first cache
-# holds.
-
-
-_MMRA = re.compile(r",? mmra !\d+(?=\s|,|$)", re.MULTILINE)
-_READ_FROM = 24
-_LEFT_OUT = re.compile(
-    r"\s+(?:\.|(?:s_wait\w*|s_delay_alu|s_nop|s_clause|global_(?:inv|wb)|buffer_(?:gl[01]_inv|inv|wbl2|wbinvl1\w*)"
-    r"|s_sendmsg sendmsg\(MSG_DEALLOC_VGPRS\))(?=\s|$))"
-)
-"""Directives, and what LLVM inserts behind allocation for fences, waits and hazards, which changes no register."""
-
-
-def reads_mmra(version: Sequence[int]) -> bool:
-    """Whether LLVM of that version parses the annotations that it prints."""
-    return version[0] >= _READ_FROM
-
-
-def strip_mmra(mir: str) -> str:
-    """The text without ``mmra !N`` on instructions; the IR module before the first function is not changed."""
-    if "mmra !" not in mir:
-        return mir
-    start = mir.find("\n---\n")
-    return mir[: max(start, 0)] + _MMRA.sub("", mir[max(start, 0) :])
-
-
-def loses_mmra(ir: str, version: Sequence[int]) -> bool:
-    """Whether fences or accesses of the IR have annotations that go through text to LLVM of that version unread."""
-    return ", !mmra !" in ir and not reads_mmra(version)
-
-
-def same_but_waits(first: str, second: str) -> bool:
-    """Whether two assembly texts are the same instructions in the same order, but for waits and what goes with them."""
-    return _without_waits(first) == _without_waits(second)
-
-
-def _without_waits(assembly: str) -> list[str]:
-    lines = (line.partition(";")[0].rstrip() for line in assembly.splitlines())
-    return [line for line in lines if line and not _LEFT_OUT.match(line)]
-
 
 # Trap: MIR does not say that a kernel uses dynamic LDS, so the hidden argument with its size is lost.
 #
@@ -125,28 +80,6 @@ def function_headers(mir: str) -> Iterator[tuple[str, str]]:
     for head, end in zip(heads, ends, strict=True):
         body = mir.find("\nbody:", head.end(), end)
         yield head["quoted"] or head["plain"], mir[head.end() : body + 1 if body >= 0 else end]
-
-
-# What LLVM notes for debuggers at the head of a function that may unwind: where the caller's frame is.
-#
-# ``CFI_INSTRUCTION`` makes a directive and no code. Our parser and the checkers do not read all of its forms, and the
-# order of a block does not touch its head, so these lines are taken out of a text and put back where they stood.
-
-
-_HEAD = r"(\nbody: +\|\n  bb\.0[^\n]*:\n(?:    (?:successors|liveins): [^\n]*\n)*(?: *\n)?)"
-_MARKS = r"((?:    frame-setup CFI_INSTRUCTION [^\n]*\n)*)"
-
-
-def without_frame_marks(mir: str) -> tuple[str, tuple[str, ...]]:
-    """The text without them, and those of each function in order. Any others stay."""
-    marks = tuple(found[2] for found in re.finditer(_HEAD + _MARKS, mir))
-    return re.sub(_HEAD + _MARKS, r"\1", mir), marks
-
-
-def with_frame_marks(mir: str, marks: Sequence[str]) -> str:
-    """The text with them at the head of its functions."""
-    left = iter(marks)
-    return re.sub(_HEAD, lambda head: head[1] + next(left), mir)
 
 
 # Trap: a register mask that is written out says one thing of each register that LLVM has, tuples and halves too.

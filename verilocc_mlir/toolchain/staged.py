@@ -31,12 +31,11 @@ from verilocc_mlir.toolchain.mir_repairs import (
     declare_dynamic_lds,
     leave_unverified,
     mark_uncalled,
-    reads_mmra,
     refuse_unknown_intrinsics,
     shorten_masks,
     state_early_clobbers,
-    strip_mmra,
 )
+from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
