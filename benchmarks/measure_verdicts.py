@@ -25,7 +25,7 @@ from common import REPOSITORY, options, tree, write
 
 sys.path[:0] = [str(REPOSITORY)]
 
-from verilocc_mlir.measure.replay import read_recording  # noqa: E402
+from verilocc_mlir.measure.device import read_recording  # noqa: E402
 from verilocc_mlir.measure.runner import compare  # noqa: E402
 from verilocc_mlir.results.measure import Round  # noqa: E402
 

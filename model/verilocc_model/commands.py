@@ -14,6 +14,7 @@ from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written
 from verilocc_model.plans import evaluate as plans
+from verilocc_model.plans.causal import Causal, Sizes, refitted, well_formed
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.policies import Policy, Shortlist
 from verilocc_model.training import samples
@@ -90,8 +91,6 @@ def adapt_command(
 
 def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], seed: int, say: Say) -> int:
     """Train what states a plan, with adapters for CDNA and RDNA."""
-    from verilocc_model.plans.causal import Causal, Sizes
-
     try:
         sizes = replace(Sizes(), **settings)
     except TypeError as error:
@@ -119,8 +118,6 @@ def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say)
 
 def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, kernels: int, say: Say) -> int:
     """Train an adapter for a target; it is the one that the model then takes for it."""
-    from verilocc_model.plans.causal import Causal
-
     mine = [k for k in plans.labels_of(data) if k.cell.target == target and k.split == "train"]
     chosen = plans.to_learn_from(mine[:kernels] if kernels else mine, data, held_out=True)
     model = Causal.load(base, say)
@@ -133,8 +130,6 @@ def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, ker
 
 def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int, seed: int, say: Say) -> int:
     """Answers of a model that no label has, by kernel, as JSON; for kernels that promise something."""
-    from verilocc_model.plans.causal import Causal
-
     loaded = Causal.load(model)
     asked: dict[str, Any] = {}
     kernels = [kernel for kernel in plans.to_learn_from(plans.labels_of(data), data) if kernel.has_promise]
@@ -155,13 +150,9 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: b
     Args:
         refit: train such a model for each fold too.
     """
-    refitted: Callable[[], Sequence[Policy]] = tuple
-    if refit:
-        from verilocc_model.plans.causal import refitted
+    again: Callable[[], Sequence[Policy]] = refitted if refit else tuple
     if model is None:
-        return plans.evaluate_plans(data, out, say, refitted=refitted)
-    from verilocc_model.plans.causal import Causal, well_formed
-
+        return plans.evaluate_plans(data, out, say, refitted=again)
     base, adapted = Causal.load(model).both()
     trained: list[Policy] = [base, adapted]
     if (model / FORM).is_file():
@@ -173,7 +164,7 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: b
     }
     say(f"answers well-formed: {', '.join(f'{share:.4f} {name}' for name, share in shares.items())}")
     return plans.evaluate_plans(
-        data, out, say, trained=trained, refitted=refitted, figures={"model": model.name, "well_formed": shares}
+        data, out, say, trained=trained, refitted=again, figures={"model": model.name, "well_formed": shares}
     )
 
 

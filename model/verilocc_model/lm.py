@@ -205,8 +205,6 @@ class LanguageModel:
 @contextlib.contextmanager
 def one_thread() -> Generator[None, None, None]:
     """For the block; whoever else uses Torch in this process has as many threads afterwards as before."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

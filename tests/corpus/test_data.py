@@ -49,8 +49,18 @@ from verilocc_model.corpus.labels import (
     teach,
     teacher,
 )
-from verilocc_model.corpus.records import Record, held_out, split_of, structure_of
-from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, read_records, summary
+from verilocc_model.corpus.shards import (
+    Record,
+    ShardWriter,
+    held_out,
+    read_journal,
+    read_lines,
+    read_manifest,
+    read_records,
+    split_of,
+    structure_of,
+    summary,
+)
 from verilocc_model.corpus.stream import cells
 
 RECIPE = Recipe(4, seed=1, targets=("gfx942", "gfx1100"), sources=("mlir",), families=("conv",))

@@ -11,8 +11,8 @@ from measure_support import BEST, MIDDLE, RECORDING, WORST
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.measure.device import ReplayDevice
 from verilocc_mlir.measure.journal import Journal, read_measurements
-from verilocc_mlir.measure.replay import ReplayDevice
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Measurement, measurement_data, measurement_from_data
 

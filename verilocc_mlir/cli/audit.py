@@ -18,8 +18,7 @@ from verilocc_mlir.cli.given import POSITIVE, given_as, solver_limits
 from verilocc_mlir.cli.help import HELP, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-from verilocc_mlir.hooks.iree_dump import iree_kernels
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_kernels
 from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 from verilocc_mlir.pipeline.audit import Sides, SolverLimits, audit_llvm, audit_texts

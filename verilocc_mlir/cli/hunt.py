@@ -18,8 +18,7 @@ from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import JsonLines
-from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-from verilocc_mlir.hooks.iree_dump import iree_sources
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_sources
 from verilocc_mlir.hooks.triton.native import cached_kernels
 from verilocc_mlir.pipeline.hunt.run import (
     JOURNAL_NAME,

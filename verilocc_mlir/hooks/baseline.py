@@ -41,7 +41,7 @@ class Replace(Enum):
     ALWAYS = "always"
     BETTER = "better"
     MEASURED = "measured"
-    """Where it was not measured slower (``hooks/measured.py``); as ``BETTER`` where nothing was measured."""
+    """Where it was not measured slower; as ``BETTER`` where nothing was measured."""
     NEVER = "never"
 
 

@@ -1,11 +1,11 @@
 """IREE: compile an MLIR module to a .vmfb whose GPU kernels carry proved register assignments.
 
 iree-compile runs three times, each part of the work once: up to the kernels with how each is to be tiled; from there to
-the module, leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from
-the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as IREE
-made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is proved as
-it is: IREE's own allocation is audited (``iree_native``). In the end every code object in the file is accounted for,
-byte for byte (``vmfb``).
+the module, leaving the LLVM IR of each dispatch (``iree_compiler``), which is compiled and proved (``kernels``); and
+from the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as
+IREE made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is
+proved as it is: IREE's own allocation is audited (``iree_compiler``). In the end every code object in the file is
+accounted for, byte for byte (``iree_cache``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -25,13 +25,15 @@ from typing import Any
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_cache import KeptModules, accounted
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, check_target, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import (
+from verilocc_mlir.hooks.iree_compiler import (
     CONFIGURED,
     FROM_CONFIGURED,
     LINK,
     Dispatch,
+    IreeCompiler,
+    check_target,
     dump_flags,
+    find_iree_compile,
     read_dispatches,
     stopped_kernels,
 )

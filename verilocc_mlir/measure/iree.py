@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
+from verilocc_mlir.measure.arguments import Filling, filling
 from verilocc_mlir.measure.device import NoDeviceError, Subject, Work, clocks_of, digest, file_subject
-from verilocc_mlir.measure.fill import Filling, filling
 from verilocc_mlir.measure.hip import Hip
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
@@ -63,7 +63,7 @@ class IreeDevice:
     Args:
         device: as IREE's tools take it.
         function: of a module; ``""`` where it exports one only.
-        inputs: of a function, or bindings of an executable (``measure.fill``); none: what the types say.
+        inputs: of a function, or bindings of an executable (``measure.arguments``); none: what the types say.
         executable: files are executables, not modules.
 
     Raises:

@@ -109,7 +109,7 @@ class Client:
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH``.
-        access: TLS, token (``way.way_to``), and the time of a call.
+        access: TLS, token (``access.way_to``), and the time of a call.
         policy: when to try again.
         shown: what people know the server by; ``""`` for its address.
 

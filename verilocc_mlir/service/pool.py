@@ -29,9 +29,9 @@ from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.remote.tries import code_of
 from verilocc_mlir.service import jobs
+from verilocc_mlir.service.limits import CallerLimits, Turns
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError, draining, out_of_time, worker_lost
-from verilocc_mlir.service.turns import CallerLimits, Turns
 from verilocc_mlir.service.worker import answer_requests
 
 # How long a request takes of late, and so how long one that is refused should stay away.

@@ -17,8 +17,7 @@ from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE
 from verilocc_mlir.results.measure import Measurement, Verdict
 from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.records import Split, held_out, split_of
-from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest
+from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_journal, read_lines, read_manifest, split_of
 
 DEFAULT = "default"
 _FOR_A_WAVE = 0.01

@@ -43,7 +43,7 @@ def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: 
     """The train part, without kernels that promise nothing: no policy is asked about those.
 
     Args:
-        held_out: take also what a base must not see (``corpus.split``).
+        held_out: take also what a base must not see (``corpus.shards``).
 
     Raises:
         InputError: too few kernels to learn from.

@@ -82,7 +82,7 @@ LOOKED_AT = 6
 def collect_preferences(
     chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
 ) -> Counter[str]:
-    """Write a file for each problem with preferences. The arguments are those of ``feedback.collect_mistakes``.
+    """Write a file for each problem with preferences. The arguments are those of ``collect_mistakes``.
 
     Returns:
         How many samples were ``drawn`` or had no answer (``none``); of the pairs that were compared, how many made a
@@ -206,7 +206,7 @@ def _refuted(labelled: Labelled, model: ScorerFor, asking: Asking, counts: Count
 
 # Better labels for the next round of training: the cheapest proved answers (expert iteration).
 #
-# The answers to a problem are its label, the answer of a teacher that tries many (``teacher``), and the model's
+# The answers to a problem are its label, the answer of a teacher that tries many, and the model's
 # samples. The cheapest answer that is proved is written to a file of its own.
 
 

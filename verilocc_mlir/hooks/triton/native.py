@@ -1,7 +1,7 @@
 """The register allocation in Triton's own code objects, from the folder where Triton keeps them.
 
 Triton keeps each kernel's LLVM IR (``.llir``), its options (``.json``) and its assembly (``.amdgcn``). The library
-that made the assembly compiles the IR again here and prints the text before and after each phase (``codegen``). What is
+that made the assembly compiles the IR again here and prints the text before and after each phase. What is
 audited counts for the kernel in the folder only if the library makes the same instructions again. Code that our hook
 made is made again by our pipeline instead.
 """

@@ -28,8 +28,7 @@ from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.ray_cluster import connected
-from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
+from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected
 from verilocc_mlir.results.compile import EXIT_CODES, Report
 from verilocc_mlir.results.documents.compile import to_data
 from verilocc_mlir.toolchain.choice import ToolchainChoice
@@ -237,9 +236,9 @@ def _unproved_phase(report: Report) -> str:
 
 # Jobs as tasks of a Ray cluster.
 #
-# A task has a CPU and does its job as ``local`` does: in a worker process that stays for the next task, within the
-# job's time, once more if it dies. A Ray worker that dies takes that process with it, and Ray tries the task once more.
-# Journal, store and results stay with the process that runs the batch.
+# A task has a CPU and does its job as ``LocalExecutor`` does: in a worker process that stays for the next task,
+# within the job's time, once more if it dies. A Ray worker that dies takes that process with it, and Ray tries the task
+# once more. Journal, store and results stay with the process that runs the batch.
 
 
 class RayExecutor:

@@ -20,8 +20,7 @@ from verilocc_mlir.files import JsonLines
 from verilocc_mlir.pipeline.hunt.worker import Doer, Task
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.ray_cluster import connected
-from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
+from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected
 from verilocc_mlir.results.hunt import HUNT_VERSION, Case, Kind, Row, Suspect, Variant, data_of, row_from_data
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
