@@ -108,7 +108,7 @@ class Task:
 def _iree(name: str, cpu: str) -> Iterator[tuple[str, str, str, str, str]]:
     models, torch = importlib.import_module("models"), importlib.import_module("torch")
     hooks = importlib.import_module("verilocc_mlir.hooks.torch_import")
-    native = importlib.import_module("verilocc_mlir.hooks.iree_native")
+    native = importlib.import_module("verilocc_mlir.hooks.iree_compiler")
     finder = importlib.import_module("verilocc_mlir.hooks.iree_compiler")
     model, dtype = name.split(":")
     module, arguments = models.factories()[model](getattr(torch, models.DTYPES[dtype]), False, 1)[:2]

@@ -24,8 +24,7 @@ from models import DTYPES, TARGETS, factories
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.hooks.iree_compiler import find_iree_compile
-from verilocc_mlir.hooks.iree_native import iree_kernels
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_kernels
 from verilocc_mlir.hooks.torch_import import IREE_FLAGS, import_module
 from verilocc_mlir.pipeline.native import audit_native
 

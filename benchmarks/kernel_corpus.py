@@ -30,9 +30,13 @@ from verilocc_mlir.toolchain.metadata import read_code_object  # noqa: E402
 from verilocc_mlir.toolchain.staged import StagedCompiler  # noqa: E402
 from verilocc_model.corpus.cells import Cell  # noqa: E402
 from verilocc_model.corpus.ir import ir  # noqa: E402
-from verilocc_model.corpus.kernel_list import Counts, ListedKernel, write_list  # noqa: E402
 from verilocc_model.corpus.sources import source  # noqa: E402
-from verilocc_model.corpus.stream import cells  # noqa: E402
+from verilocc_model.corpus.stream import (  # noqa: E402
+    Counts,
+    ListedKernel,
+    cells,
+    write_list,
+)
 from verilocc_model.corpus.workers import Done, run  # noqa: E402
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

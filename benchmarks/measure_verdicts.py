@@ -25,8 +25,8 @@ from common import REPOSITORY, options, tree, write
 
 sys.path[:0] = [str(REPOSITORY)]
 
-from verilocc_mlir.measure.replay import read_recording  # noqa: E402
-from verilocc_mlir.measure.statistics import compare  # noqa: E402
+from verilocc_mlir.measure.device import read_recording  # noqa: E402
+from verilocc_mlir.measure.runner import compare  # noqa: E402
 from verilocc_mlir.results.measure import Round  # noqa: E402
 
 SETS = [f"{kernel}_milo/{gpu}" for kernel in ("convolution", "dedispersion") for gpu in ("MI250X", "W7800")]

@@ -27,8 +27,11 @@ sys.path.insert(0, str(REPOSITORY))
 from examples.mlir_kernels import TARGETS, Config, sample  # noqa: E402
 from examples.mlir_kernels.lower import LOWERING, session  # noqa: E402
 from smt_verifier.outcome import Outcome  # noqa: E402
-from verilocc_mlir.hooks.mlir_pass import PASS_NAME, ModuleResult  # noqa: E402
-from verilocc_mlir.hooks.mlir_pipeline import parse_pipeline  # noqa: E402
+from verilocc_mlir.hooks.mlir_pipeline import (  # noqa: E402
+    PASS_NAME,
+    ModuleResult,
+    parse_pipeline,
+)
 from verilocc_mlir.results.compile import FunctionReport  # noqa: E402
 
 _SAVE_EVERY = 10

@@ -28,8 +28,11 @@ from support import cpu_of, pre_ra  # noqa: E402
 from verilocc_mlir.allocators.protocol import AllocationFailure  # noqa: E402
 from verilocc_mlir.problem.model import AllocationProblem  # noqa: E402
 from verilocc_model.allocator import ModelAllocator  # noqa: E402
-from verilocc_model.decoding.decoder import decode  # noqa: E402
-from verilocc_model.decoding.scorer import Scorer, Scores  # noqa: E402
+from verilocc_model.decoding import (  # noqa: E402
+    Scorer,
+    Scores,
+    decode,
+)
 from verilocc_model.encoding.canonical import canonical  # noqa: E402
 from verilocc_model.encoding.episode import Episode  # noqa: E402
 from verilocc_model.encoding.table import Table  # noqa: E402

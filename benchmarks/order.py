@@ -22,7 +22,7 @@ from common import Log, Row, command, cpu_seconds, machine, options, tree, write
 
 from verilocc_mlir.cost import rates as of_rates
 from verilocc_mlir.cost import simulate
-from verilocc_mlir.cost.sources import Figure
+from verilocc_mlir.cost.rates import Figure
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module

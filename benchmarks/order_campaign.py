@@ -37,7 +37,7 @@ from verilocc_mlir.mir.model import BasicBlock, MirFile  # noqa: E402
 from verilocc_mlir.mir.parser import parse_mir  # noqa: E402
 from verilocc_mlir.mir.printer import print_mir  # noqa: E402
 from verilocc_mlir.ordering.dependences import VIRTUAL, Item, items_of, meet  # noqa: E402
-from verilocc_mlir.ordering.late import certificate_of, in_order, ordered  # noqa: E402
+from verilocc_mlir.ordering.schedule import certificate_of, in_order, ordered  # noqa: E402
 from verilocc_mlir.target.targets import target  # noqa: E402
 from verilocc_mlir.toolchain.find import find_toolchain  # noqa: E402
 

@@ -24,9 +24,8 @@ from verilocc_mlir.cost.judge import ERROR_BARS, Kind
 from verilocc_mlir.pipeline.answers import LABELLED
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.evaluate import labels_of
+from verilocc_model.plans.evaluate import as_data, labels_of, scores
 from verilocc_model.plans.policies import Rule
-from verilocc_model.plans.score import as_data, scores
 
 DATA = REPOSITORY / "model" / "data" / "plans"
 WEIGHTS = REPOSITORY / "model" / "verilocc_model" / "weights" / "plans"

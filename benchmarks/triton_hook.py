@@ -33,7 +33,7 @@ from common import Log, options, write
 import verilocc_mlir.hooks.triton as hook
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.baseline import Replace
-from verilocc_mlir.hooks.triton.versions import cache_key
+from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.descriptor import Cause
 from verilocc_mlir.toolchain.find import find_toolchain

@@ -91,7 +91,7 @@ def compile_block(target: str, out: Path, console: Console, options: Mapping[str
     from torch_block import block
 
     import verilocc_mlir
-    from verilocc_mlir.hooks.iree_table import print_result
+    from verilocc_mlir.hooks.module_page import print_result
 
     module, inputs = block()
     compiled = verilocc_mlir.compile(

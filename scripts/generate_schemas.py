@@ -13,7 +13,8 @@ from typing import Any
 
 from smt_verifier.prove import forms as diagnosis
 from verilocc_mlir.problem import schema as problem
-from verilocc_mlir.results.documents import allocate, audit, batch, compile, cost, gate, measure, why
+from verilocc_mlir.results import allocate, batch, gate, measure, why
+from verilocc_mlir.results.documents import audit, compile, cost
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _DOCUMENTS = "verilocc_mlir/results/documents"

@@ -17,10 +17,9 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.targets import target
-from verilocc_model.decoding.scorer import Scores
+from verilocc_model.decoding import Scores
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.questions import Question
-from verilocc_model.encoding.writing import Writing
+from verilocc_model.encoding.vocabulary import Question, Writing
 
 
 class Hashed:

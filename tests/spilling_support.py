@@ -19,7 +19,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.build import Phase
-from verilocc_mlir.spilling.shared_slots import with_shared_slots
+from verilocc_mlir.spilling.code import with_shared_slots
 from verilocc_mlir.target.targets import target
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")

@@ -18,9 +18,10 @@ from _pytest.mark.structures import ParameterSet
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.choice import ToolchainChoice
-from verilocc_mlir.toolchain.choose import choose_tools, driver_of
+from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
 from verilocc_mlir.toolchain.run import RunningTools
+from verilocc_mlir.toolchain.staged import driver_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEMO_KERNELS = REPOSITORY / "examples" / "kernels"

@@ -12,7 +12,7 @@ from support import LLVM_DIRECTORIES, TEST_DATA, llc
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.drivers import triton_probe
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+from verilocc_mlir.toolchain.drivers.triton import TritonTools
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
 

@@ -1,12 +1,18 @@
-"""Files that appear whole, under their name, or not at all."""
+"""Files that appear whole, under their name, or not at all; and lines of JSON that are appended to one."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
+
+from verilocc_mlir.errors import InputError
 
 
 def write_whole(target: Path, data: bytes, *, durable: bool = False) -> None:
@@ -55,3 +61,70 @@ def _umask() -> int:
     """The mask of new files. ``os.umask`` tells it only by changing it, for the files of other threads too."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("\nUmask:")[2].split()[0], 8)
+
+
+# Lines of JSON that are appended when they are there, and read again by the next run; locked until they are closed.
+#
+# Lines that are cut do not count, so such a file may end anywhere.
+
+
+class JsonLines:
+    """Such a file.
+
+    Attributes:
+        records: what is in it.
+        unread: lines that do not count.
+
+    Raises:
+        InputError: it cannot be opened, or another run has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._stream = path.open("a+b", buffering=0)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._stream.close()
+            raise InputError("another run is writing here", where=str(path), hint="wait for it") from error
+        except OSError:
+            # A file system without locks: two runs at once do work twice, but every line is whole.
+            pass
+        self._stream.seek(0)
+        data = self._stream.read()
+        self._cut = bool(data) and not data.endswith(b"\n")
+        self.records, self.unread = records_in(data)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Append a line; the disk has it when this returns.
+
+        Raises:
+            OSError: it cannot be written, as on a full disk.
+        """
+        line = json.dumps(record).encode() + b"\n"
+        if self._cut:
+            line = b"\n" + line
+        self._cut = True
+        unwritten = memoryview(line)
+        while unwritten:
+            # What fits on a disk that is almost full is written; the next call says that it is full.
+            unwritten = unwritten[self._stream.write(unwritten) or 0 :]
+        self._cut = False
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def records_in(data: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The objects in lines of JSON, and how many other lines there are."""
+    records: list[dict[str, Any]] = []
+    lines = [line for line in data.splitlines() if line.strip()]
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                records.append(cast("dict[str, Any]", record))
+    return records, len(lines) - len(records)

@@ -16,16 +16,15 @@ from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem
 from verilocc_mlir.target.targets import TARGETS
-from verilocc_model.advice import guidance_of
 from verilocc_model.card import CARD, encoding_of, read_card
-from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
+from verilocc_model.decoding import OutOfTime, Sampling, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.writing import Writing
+from verilocc_model.encoding.vocabulary import Writing
+from verilocc_model.lm import one_thread
 from verilocc_model.price import Price, price_of
-from verilocc_model.repair import Remainder, remainders
-from verilocc_model.threads import one_thread
+from verilocc_model.repair import Remainder, guidance_of, remainders
 
 if TYPE_CHECKING:
     from verilocc_model.lm import LanguageModel

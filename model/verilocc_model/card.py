@@ -12,8 +12,7 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
-from verilocc_model.encoding.writing import TEXT, WORDS, WRITINGS
+from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, WORDS, WRITINGS
 
 CARD = "verilocc.json"
 """The file with name, kind, vocabulary version, encoding, window, and what the model was trained on."""

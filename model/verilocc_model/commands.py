@@ -12,19 +12,16 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
-from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
-from verilocc_model.evaluation.journal import EvaluationJournal
+from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written
 from verilocc_model.plans import evaluate as plans
+from verilocc_model.plans.causal import Causal, Sizes, refitted, well_formed
 from verilocc_model.plans.critic import FORM, Critic
-from verilocc_model.plans.policies import Policy
-from verilocc_model.plans.shortlist import Shortlist
-from verilocc_model.training import feedback, preferences
-from verilocc_model.training.adapt import ADAPTATION, adapt
+from verilocc_model.plans.policies import Policy, Shortlist
+from verilocc_model.training import samples
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
-from verilocc_model.training.relabel import Effort, relabel
-from verilocc_model.training.run import commit, train_adapter, train_base
-from verilocc_model.training.samples import Asking
+from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
+from verilocc_model.training.samples import Asking, Effort, relabel
 
 Say = Callable[[str], None]
 
@@ -79,7 +76,7 @@ def collect_command(
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
         raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
-    collect = {"feedback": feedback.collect, "preferences": preferences.collect}[kind]
+    collect = {"feedback": samples.collect_mistakes, "preferences": samples.collect_preferences}[kind]
     collect(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
     return ExitCode.PROVED
 
@@ -94,8 +91,6 @@ def adapt_command(
 
 def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], seed: int, say: Say) -> int:
     """Train what states a plan, with adapters for CDNA and RDNA."""
-    from verilocc_model.plans.causal import Causal, Sizes
-
     try:
         sizes = replace(Sizes(), **settings)
     except TypeError as error:
@@ -123,8 +118,6 @@ def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say)
 
 def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, kernels: int, say: Say) -> int:
     """Train an adapter for a target; it is the one that the model then takes for it."""
-    from verilocc_model.plans.causal import Causal
-
     mine = [k for k in plans.labels_of(data) if k.cell.target == target and k.split == "train"]
     chosen = plans.to_learn_from(mine[:kernels] if kernels else mine, data, held_out=True)
     model = Causal.load(base, say)
@@ -137,8 +130,6 @@ def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, ker
 
 def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int, seed: int, say: Say) -> int:
     """Answers of a model that no label has, by kernel, as JSON; for kernels that promise something."""
-    from verilocc_model.plans.causal import Causal
-
     loaded = Causal.load(model)
     asked: dict[str, Any] = {}
     kernels = [kernel for kernel in plans.to_learn_from(plans.labels_of(data), data) if kernel.has_promise]
@@ -159,13 +150,9 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: b
     Args:
         refit: train such a model for each fold too.
     """
-    refitted: Callable[[], Sequence[Policy]] = tuple
-    if refit:
-        from verilocc_model.plans.causal import refitted
+    again: Callable[[], Sequence[Policy]] = refitted if refit else tuple
     if model is None:
-        return plans.evaluate_plans(data, out, say, refitted=refitted)
-    from verilocc_model.plans.causal import Causal, well_formed
-
+        return plans.evaluate_plans(data, out, say, refitted=again)
     base, adapted = Causal.load(model).both()
     trained: list[Policy] = [base, adapted]
     if (model / FORM).is_file():
@@ -177,7 +164,7 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: b
     }
     say(f"answers well-formed: {', '.join(f'{share:.4f} {name}' for name, share in shares.items())}")
     return plans.evaluate_plans(
-        data, out, say, trained=trained, refitted=refitted, figures={"model": model.name, "well_formed": shares}
+        data, out, say, trained=trained, refitted=again, figures={"model": model.name, "well_formed": shares}
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,9 @@ from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.card import read_card
-from verilocc_model.decoding.scorer import Scores
+from verilocc_model.decoding import Scores
 from verilocc_model.encoding.text import Text
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, words
-from verilocc_model.encoding.writing import TEXT, Writing, domain
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Writing, domain, words
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.
@@ -197,3 +197,17 @@ class LanguageModel:
         surplus = self._cache.get_seq_length() - length
         if surplus > 0:
             self._cache.crop(-surplus)
+
+
+# Torch on one thread, for as long as a small model is asked: with more, they would wait longer than they work.
+
+
+@contextlib.contextmanager
+def one_thread() -> Generator[None, None, None]:
+    """For the block; whoever else uses Torch in this process has as many threads afterwards as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -6,16 +6,17 @@ as ``blocked`` says.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove.blocked import Blocked, why_blocked
-from smt_verifier.prove.case import build_case
-from smt_verifier.prove.constraints.base import free_registers
-from smt_verifier.prove.correction import correction_set, without
+from smt_verifier.prove.case import Case, build_case
+from smt_verifier.prove.constraints.base import free_registers, places
+from smt_verifier.prove.facts import is_legal
+from smt_verifier.prove.occupancy import Occupancy, Rectangle
 from smt_verifier.prove.result import ProofResult, Violation
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment
 from verilocc_mlir.target.lanes import lane_list
 
 STAGES = ("block boundary", "early-clobber definitions", "operands read, results defined", "dead definitions end")
@@ -119,3 +120,119 @@ def lanes_text(lanes: int, count: int) -> str:
         whole = not half and lanes >> (k + 1) & 1
         names.append("_".join(filter(None, (prefix, "" if whole else ("lo16", "hi16")[half]))))
     return "_".join(names)
+
+
+# Why no register is free for a live range: an unsatisfiable core over the live ranges that stay.
+#
+# For each register the range could have, a set of live ranges holds part of it while the range is live. A *core* is a
+# set of live ranges that meets each of these sets: with the core alone in place there is still no register, and with
+# any one of it gone there is (irreducible). The other way round, the set that is lightest to move is the cheapest way
+# to make room. Registers that a fixed occupation holds are blocked whatever moves.
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Attributes:
+    candidates: how many registers class, alignment, budget and reservation leave to the range.
+    fixed: how many of them something fixed holds (arguments, clobbers), so that no move frees them.
+    core: ids of live ranges that block all others, irreducible; ascending.
+    cheapest: the register that is freed most cheaply, "" where all are fixed or there is no candidate.
+    evict: ids of the live ranges that hold it, ascending.
+    """
+
+    candidates: int
+    fixed: int
+    core: tuple[int, ...]
+    cheapest: str
+    evict: tuple[int, ...]
+
+
+def why_blocked(case: Case, range_id: int) -> Blocked | None:
+    """Why ``range_id`` has no register among the ranges of ``case.occupancy``; None where one is free."""
+    movable: dict[str, frozenset[int]] = {}
+    fixed = candidates = 0
+    for unit, name in places(case, range_id):
+        candidates += 1
+        owners, is_fixed = case.occupancy.holders(range_id, unit)
+        if is_fixed:
+            fixed += 1
+        elif owners:
+            movable[name] = owners
+        else:
+            return None
+    problem = case.problem
+    cheapest = min(movable, key=lambda name: (_weight(problem, movable[name]), len(movable[name]), name), default="")
+    return Blocked(
+        candidates,
+        fixed,
+        _hitting_set(list(movable.values()), problem),
+        cheapest,
+        tuple(sorted(movable.get(cheapest, ()))),
+    )
+
+
+def _weight(problem: AllocationProblem, ids: frozenset[int]) -> float:
+    return sum(problem.ranges[i].weight for i in ids)
+
+
+def _hitting_set(sets: list[frozenset[int]], problem: AllocationProblem) -> tuple[int, ...]:
+    """Live ranges that meet every set: greedy, most sets first, then each that is not needed is dropped."""
+    members: dict[int, set[int]] = {}
+    for number, ids in enumerate(sets):
+        for i in ids:
+            members.setdefault(i, set()).add(number)
+    chosen: list[int] = []
+    remaining = set(range(len(sets)))
+    while remaining:
+        best = max(members, key=lambda i: (len(members[i] & remaining), -problem.ranges[i].weight, -i))
+        chosen.append(best)
+        remaining -= members[best]
+    for i in list(chosen):
+        covered_by_others = set[int]().union(*(members[k] for k in chosen if k != i))
+        if len(covered_by_others) == len(sets):
+            chosen.remove(i)
+    return tuple(sorted(chosen))
+
+
+# Which live ranges must move: a minimal correction set of a refuted proposal.
+#
+# The placements of a proposal that can stand together form a satisfiable subset. Grown one live range at a time, the
+# one most expensive to move first, it ends maximal: each range left out breaks a rule by itself or meets one that
+# stays. Those left out are the *correction set*: without them the rest is proved, and none of them can be put back. It
+# is irreducible, not always the smallest (Liffiton and Sakallah, Algorithms for computing minimal unsatisfiable
+# subsets, 2008).
+
+
+def correction_set(case: Case) -> tuple[int, ...]:
+    """Ids of the live ranges that must move, ascending; empty for a proposal that is right."""
+    ranges = case.problem.ranges
+    misplaced = {i for i in case.located if not is_legal(case.problem, ranges[i], case.first_unit(i))}
+    misplaced.update(owner for owner, _, _ in case.occupancy.fixed_overlaps())
+    occupied: dict[int, list[Segment]] = {}
+    staying: set[int] = set()
+    for i in sorted(set(case.located) - misplaced, key=lambda i: (-ranges[i].weight, i)):
+        rectangles = case.occupancy.of_owner.get(i, [])
+        if _fits(rectangles, occupied):
+            staying.add(i)
+            for r in rectangles:
+                for unit in range(r.unit, r.unit + r.high - r.low):
+                    insort(occupied.setdefault(unit, []), (r.start, r.end))
+    return tuple(live.id for live in ranges if live.id not in staying)
+
+
+def without(case: Case, moved: Iterable[int]) -> Case:
+    """The case in which some live ranges are nowhere; every other one stays."""
+    removed = set(moved)
+    located = tuple(i for i in case.located if i not in removed)
+    units = {i: case.first_unit(i) for i in located}
+    return replace(case, located=located, occupancy=Occupancy(case.problem, units))
+
+
+def _fits(rectangles: list[Rectangle], occupied: dict[int, list[Segment]]) -> bool:
+    for r in rectangles:
+        for unit in range(r.unit, r.unit + r.high - r.low):
+            segments = occupied.get(unit, [])
+            before = bisect_left(segments, (r.end, 0)) - 1
+            if before >= 0 and segments[before][1] > r.start:
+                return False
+    return True

@@ -95,8 +95,10 @@ class Occupancy:
                 else:
                     files[covered] = [index]
         self._files = files
+        self._holders_cache: dict[tuple[int, int, int], tuple[frozenset[int], bool]] = {}
+        self._busy_cache: dict[tuple[int, int], tuple[Segment, ...]] = {}
 
-    @cached_property
+    @property
     def filed(self) -> int:
         return sum(len(file) for file in self._files.values())
 
@@ -224,10 +226,6 @@ class Occupancy:
             self._holders_cache[key] = owners, fixed
         return self._holders_cache[key]
 
-    @cached_property
-    def _holders_cache(self) -> dict[tuple[int, int, int], tuple[frozenset[int], bool]]:
-        return {}
-
     def _busy_segments(self, unit: int, but: int) -> tuple[Segment, ...]:
         """When the unit is held by anything but the live range ``but``."""
         if not any(self.rectangles[index].owner == but for index in self._files.get(unit, ())):
@@ -238,10 +236,6 @@ class Occupancy:
             segments = [(r.start, r.end) for r in file if r.owner != but]
             self._busy_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
         return self._busy_cache[key]
-
-    @cached_property
-    def _busy_cache(self) -> dict[tuple[int, int], tuple[Segment, ...]]:
-        return {}
 
 
 def _meets(segments: tuple[Segment, ...], segment: Segment) -> bool:

@@ -22,9 +22,8 @@ from verilocc_mlir.allocators.exact.solver import available
 from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.packing import Packing
 from verilocc_mlir.allocators.protocol import Allocator
-from verilocc_mlir.allocators.reuse import HORIZON, SLOW_WEIGHT
 from verilocc_mlir.allocators.spread import spread, spread_proposal
-from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.allocators.tables import HORIZON, SLOW_WEIGHT, Tables
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic

@@ -9,8 +9,7 @@ import networkx as nx
 import pytest
 from builders import machine_function
 
-from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, reverse_post_order
-from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, find_loops, reverse_post_order
 
 
 def graph(*successors: tuple[int, ...]) -> ControlFlow:

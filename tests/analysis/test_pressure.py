@@ -6,8 +6,7 @@ from builders import machine_function
 from pressure_oracle import peak_pressure
 
 from verilocc_mlir.analysis.cfg import control_flow
-from verilocc_mlir.analysis.liveness import LaneSegments
-from verilocc_mlir.analysis.physical import physical_liveness
+from verilocc_mlir.analysis.liveness import LaneSegments, physical_liveness
 from verilocc_mlir.target.registers import physical_register
 
 

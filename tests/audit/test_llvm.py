@@ -26,7 +26,7 @@ from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain.printed import state_early_clobbers
+from verilocc_mlir.toolchain.mir_repairs import state_early_clobbers
 
 TARGETS = ["gfx1250", *long("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")]
 
@@ -303,7 +303,7 @@ def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(a
 
 def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
     """A fault of LLVM 22.1, all allocators: v_cvt_scalef32_2xpk16_* writes its result before it has read everything,
-    which LLVM's tables say since pull request 188809 only. What is compiled here is told (toolchain/printed.py).
+    which LLVM's tables say since pull request 188809 only. What is compiled here is told (toolchain/mir_repairs.py).
     """
     llc()
     ir = (LLVM_FAULTS / "conversion_over_its_sources.ll").read_text()

@@ -20,7 +20,7 @@ from support import few, pre_ra, run_llc
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.results.documents.allocate import schema
+from verilocc_mlir.results.allocate import schema
 from verilocc_mlir.service.status import ServiceError
 
 jsonschema = pytest.importorskip("jsonschema")

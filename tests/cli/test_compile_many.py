@@ -17,8 +17,8 @@ from support import TEST_DATA, long
 
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME
-from verilocc_mlir.results.documents.batch import schema
+from verilocc_mlir.pipeline.batch.run import JOURNAL_NAME
+from verilocc_mlir.results.batch import schema
 from verilocc_mlir.results.documents.compile import schema as compile_schema
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.metadata import read_code_object

@@ -168,7 +168,7 @@ def test_files_that_are_no_ir_are_counted_and_named() -> None:
 
 
 def test_two_hunts_in_one_folder_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    from verilocc_mlir.pipeline.lines import JsonLines
+    from verilocc_mlir.files import JsonLines
 
     Path("hunt").mkdir()
     lines = JsonLines(Path("hunt/hunt.jsonl"))

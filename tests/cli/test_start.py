@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from support import llc
 
 from smt_verifier.certificate.second import second_program
+from verilocc_mlir.cli.main import SUMMARIES, cli
 from verilocc_mlir.own_process import compile_methods_late
 from verilocc_mlir.toolchain.loaded_tools import available
 
@@ -163,3 +166,19 @@ def test_late_methods_are_those_of_any_dataclass(monkeypatch: pytest.MonkeyPatch
                 point.x = 3
         if options.get("order"):
             assert kind(x=1) < kind(x=2)
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = (
+        "import sys, verilocc_mlir.cli.main as m; m.run(['--help']);"
+        "print([n for n in sys.modules if n.startswith(('verilocc_mlir.pipeline', 'verilocc_mlir.cli.compile'))])"
+    )
+    assert command(code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_command_is_listed_with_its_own_words(name: str) -> None:
+    shown = cli.get_command(click.Context(cli), name)
+    assert shown is not None
+    assert shown.help is not None
+    assert " ".join(inspect.cleandoc(shown.help).partition("\n\n")[0].split()) == SUMMARIES[name]

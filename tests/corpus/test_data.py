@@ -34,16 +34,34 @@ from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus import build
 from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, make
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
-from verilocc_model.corpus.function_attributes import with_attributes
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
-from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.labels import IMPROVED, Label, Refused, admit, improving, ranked, teach, teacher
-from verilocc_model.corpus.problems import Stated, problem_demands, stated_problems
-from verilocc_model.corpus.records import Record, structure_of
-from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, read_records
-from verilocc_model.corpus.split import held_out, split_of
+from verilocc_model.corpus.ir import ir, with_attributes
+from verilocc_model.corpus.labels import (
+    IMPROVED,
+    Label,
+    Refused,
+    Stated,
+    admit,
+    improving,
+    problem_demands,
+    ranked,
+    stated_problems,
+    teach,
+    teacher,
+)
+from verilocc_model.corpus.shards import (
+    Record,
+    ShardWriter,
+    held_out,
+    read_journal,
+    read_lines,
+    read_manifest,
+    read_records,
+    split_of,
+    structure_of,
+    summary,
+)
 from verilocc_model.corpus.stream import cells
-from verilocc_model.corpus.summary import summary
 
 RECIPE = Recipe(4, seed=1, targets=("gfx942", "gfx1100"), sources=("mlir",), families=("conv",))
 

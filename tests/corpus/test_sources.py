@@ -17,10 +17,8 @@ from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.store import Store
 from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS, Cell
-from verilocc_model.corpus.function_attributes import with_attributes, with_features
-from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.kernel_list import export, read_list, write_list
-from verilocc_model.corpus.stream import cells
+from verilocc_model.corpus.ir import ir, with_attributes, with_features
+from verilocc_model.corpus.stream import cells, export, read_list, write_list
 from verilocc_model.corpus.workers import Done, Pool, in_order, run
 
 LIST = REPOSITORY / "benchmarks" / "kernel_corpus.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support import run_llc
 
+from verilocc_mlir.cost.accesses import coalescing_slowdown, scattered
 from verilocc_mlir.cost.assembly import parse_assembly
-from verilocc_mlir.cost.coalescing import scattered, slowdown
 from verilocc_mlir.cost.instructions import decode
 from verilocc_mlir.cost.lanes import Lanes, State, step, work_item_ids
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
@@ -27,20 +27,20 @@ def strided(stride: int, groups: tuple[int, ...] = ONE_GROUP) -> Lanes:
     [(0, 1, 1), (1, 1, 1), (2, 1, 4), (3, 1, 4), (4, 1, 4), (2, 2, 1), (4, 2, 4), (4, 4, 1), (8, 4, 4), (-4, 4, 1)],
 )
 def test_four_lanes_that_want_four_elements_in_a_row_are_fast(stride: int, size: int, times: int) -> None:
-    assert slowdown(strided(stride), size, LANES) == times
+    assert coalescing_slowdown(strided(stride), size, LANES) == times
 
 
 def test_only_lanes_of_one_group_are_compared() -> None:
     """Two rows of two work-items in each four lanes: dedispersion takes twice the bytes to be slower."""
     pairs = tuple(k // 2 for k in range(LANES))
-    assert slowdown(strided(3, pairs), 1, LANES) == 1
-    assert slowdown(strided(4, pairs), 1, LANES) == 4
+    assert coalescing_slowdown(strided(3, pairs), 1, LANES) == 1
+    assert coalescing_slowdown(strided(4, pairs), 1, LANES) == 4
 
 
 def test_of_a_small_work_group_only_its_lanes_count() -> None:
     far_behind = Lanes(tuple(k if k < 16 else 100 * k for k in range(LANES)), ONE_GROUP)
-    assert slowdown(far_behind, 1, 16) == 1
-    assert slowdown(far_behind, 1, LANES) == 1 + 3 * 48 / 64
+    assert coalescing_slowdown(far_behind, 1, 16) == 1
+    assert coalescing_slowdown(far_behind, 1, LANES) == 1 + 3 * 48 / 64
 
 
 LOADS = {

@@ -11,10 +11,9 @@ from support import cpu_of, few, kernel_paths, llc, run_llc
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.figures import figures_of_text
-from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
+from verilocc_mlir.cost.instructions import AGPR, EXEC, SCC, SGPR, VCC, Instruction, Kind, Rate, decode, units
 from verilocc_mlir.cost.memory import counters, dwords, waits
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
-from verilocc_mlir.cost.registers import AGPR, EXEC, SCC, SGPR, VCC, units
 from verilocc_mlir.target.targets import TARGETS, target
 
 TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'

@@ -9,9 +9,8 @@ from support import run_llc
 
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.compare import compare
-from verilocc_mlir.cost.matching import match
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.cost.together import Pair, Reference, costs_together
+from verilocc_mlir.cost.together import Pair, Reference, costs_together, match
 from verilocc_mlir.target.targets import target
 
 CPU = "gfx942"

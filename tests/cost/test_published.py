@@ -15,7 +15,7 @@ from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
+from verilocc_mlir.toolchain.ir_compat import with_attributes
 
 CPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 CDNA = CPUS[:3]

@@ -14,7 +14,7 @@ import pytest
 from support import REPOSITORY, few, llc
 
 from verilocc_mlir.cost import conflicts, flow, matrix, rates, simulate, total, unhidden
-from verilocc_mlir.cost.sources import RULES, Origin
+from verilocc_mlir.cost.rates import RULES, Origin
 from verilocc_mlir.target.targets import TARGETS, target
 
 sys.path.append(str(REPOSITORY / "scripts"))

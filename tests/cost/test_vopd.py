@@ -7,7 +7,7 @@ import random
 import pytest
 from support import cpu_of, kernel_paths, run_llc
 
-from verilocc_mlir.cost import vopd
+from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import Instruction, decode, halves
 from verilocc_mlir.cost.model import cost_of_assembly
@@ -58,13 +58,13 @@ def test_pairs_are_those_that_llc_makes(cpu: str) -> None:
         if len(other) == 1:
             assert other[0].is_dual
             made += 1
-            assert vopd.fit(first, second), (first.text, second.text)
-            assert not vopd.banks_clash(first, second, gpu), (first.text, second.text)
+            assert counting.fit(first, second), (first.text, second.text)
+            assert not counting.banks_clash(first, second, gpu), (first.text, second.text)
         else:
             refused += 1
-            clash = vopd.fit(first, second) and vopd.banks_clash(first, second, gpu)
+            clash = counting.fit(first, second) and counting.banks_clash(first, second, gpu)
             blocked += clash
-            assert clash or not vopd.fit(first, second), (first.text, second.text)
+            assert clash or not counting.fit(first, second), (first.text, second.text)
     assert made > 100
     assert blocked > 100
     assert refused > blocked
@@ -94,6 +94,6 @@ def test_every_pair_in_real_kernels_obeys_the_rule(cpu: str) -> None:
             for instruction in function.instructions:
                 if instruction.is_dual:
                     first, second = (decode(half, gpu.major) for half in halves(instruction.text))
-                    assert not vopd.banks_clash(first, second, gpu), instruction.text
+                    assert not counting.banks_clash(first, second, gpu), instruction.text
                     seen += 1
     assert seen > 50  # 83 on gfx1100 in the kernels that come with the repository

@@ -21,7 +21,7 @@ pytest.importorskip("yaml", reason="the development extra is not installed")
 from service_support import documented
 
 from verilocc_mlir.cli.serve import serve_command
-from verilocc_mlir.service.metrics import Metrics
+from verilocc_mlir.service.observed import Metrics
 from verilocc_mlir.service.pool import PoolCounts
 from verilocc_mlir.service.server import ALLOCATION, AUDIT
 

@@ -20,8 +20,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.why import why
 from verilocc_mlir.problem.build import phase_liveness
-from verilocc_mlir.results.documents.why import schema, to_json
-from verilocc_mlir.results.why import FilePressure, WhyFunction, WhyRun
+from verilocc_mlir.results.why import FilePressure, WhyFunction, WhyRun, schema, to_json
 from verilocc_mlir.target.targets import target
 
 QUICK = [DEMO_KERNELS / f"attn_d64.{cpu}.opt.ll" for cpu in ("gfx942", "gfx1100")]

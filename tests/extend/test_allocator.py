@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from support import REPOSITORY, few, long
 
 from verilocc_mlir.allocators import allocator, allocator_names
-from verilocc_mlir.allocators.plugins import GROUP
+from verilocc_mlir.allocators.registry import GROUP
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.key import Keys

@@ -20,7 +20,7 @@ from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.audit.rules import RULE_TEXTS
+from verilocc_mlir.report.audit import RULE_TEXTS
 from verilocc_mlir.target.targets import TARGETS, target
 from verilocc_mlir.toolchain.metadata import read_code_object
 

@@ -12,9 +12,9 @@ from measure_support import MATMUL, gemm, gemm_that_is, stand_in_hip
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks import iree_measured
+from verilocc_mlir.hooks.baseline import MeasuredCodes, decision
 from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.iree_result import IreeResult
-from verilocc_mlir.hooks.measured import MeasuredCodes, decision
 from verilocc_mlir.measure.device import NoDeviceError, Subject, Work, digest
 from verilocc_mlir.measure.hip import Hip
 from verilocc_mlir.measure.hip_device import HipDevice, Launch

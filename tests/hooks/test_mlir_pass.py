@@ -17,8 +17,7 @@ from support import REPOSITORY, few, llc, long
 from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
-from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
-from verilocc_mlir.hooks.mlir_pipeline import parse_options, parse_pipeline, split_elements
+from verilocc_mlir.hooks.mlir_pipeline import AllocatePass, PassOptions, parse_options, parse_pipeline, split_elements
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.descriptor import parse_descriptors
@@ -336,7 +335,7 @@ def test_without_bindings_the_module_imports_and_use_names_the_extra() -> None:
 import sys
 for name in ("torch_mlir", "mlir", "iree", "iree.compiler"):
     sys.modules[name] = None
-import verilocc_mlir.hooks.mlir_pass, verilocc_mlir.hooks.mlir_pipeline
+import verilocc_mlir.hooks.mlir_pipeline, verilocc_mlir.hooks.mlir_pipeline
 from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 try:

@@ -205,7 +205,7 @@ def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, valu
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "import test_triton as t\n"
         "t.hook.install(replace='always')\n"
-        "from verilocc_mlir.hooks.triton.options import wanted\n"
+        "from verilocc_mlir.hooks.triton.stages import wanted\n"
         "backend = t.triton.compiler.make_backend(t.gpu('gfx942'))\n"
         "try:\n"
         "    wanted(backend, backend.parse_options({}), t.knobs)\n"

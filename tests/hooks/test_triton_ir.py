@@ -11,7 +11,7 @@ from toolchain_support import compiler
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.triton.hook import install_from_environment, installed
-from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
+from verilocc_mlir.hooks.triton.native import as_code_generated, kernel_names
 
 MODULE = """
 define internal float @helper(float %x) local_unnamed_addr #1 {

@@ -10,8 +10,7 @@ import pytest
 from measure_support import gemm
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.measure.arguments import arguments_of, bind, interface_of, kernarg, words_of
-from verilocc_mlir.measure.fill import Element, filling
+from verilocc_mlir.measure.arguments import Element, arguments_of, bind, filling, interface_of, kernarg, words_of
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 
 

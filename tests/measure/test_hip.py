@@ -13,8 +13,7 @@ import pytest
 from measure_support import gemm, gemm_that_is, stand_in_hip
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.measure.clocks import clocks_of
-from verilocc_mlir.measure.device import NoDeviceError, Subject
+from verilocc_mlir.measure.device import NoDeviceError, Subject, clocks_of
 from verilocc_mlir.measure.hip import VARIABLE, Hip, HipError
 from verilocc_mlir.measure.hip_device import HipDevice, Launch
 from verilocc_mlir.measure.runner import Turns, asked, measure

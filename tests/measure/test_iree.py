@@ -10,10 +10,8 @@ from measure_support import MATMUL
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.device import NoDeviceError
-from verilocc_mlir.measure.iree import Executable, IreeDevice
-from verilocc_mlir.measure.iree_tools import IreeTools, functions_of
-from verilocc_mlir.measure.runner import Turns, measure
-from verilocc_mlir.measure.statistics import compare
+from verilocc_mlir.measure.iree import Executable, IreeDevice, IreeTools, functions_of
+from verilocc_mlir.measure.runner import Turns, compare, measure
 from verilocc_mlir.results.measure import Sameness, Verdict
 from verilocc_mlir.toolchain.run import run_tool
 

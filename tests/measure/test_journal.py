@@ -11,11 +11,10 @@ from measure_support import BEST, MIDDLE, RECORDING, WORST
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.measure.device import ReplayDevice
 from verilocc_mlir.measure.journal import Journal, read_measurements
-from verilocc_mlir.measure.replay import ReplayDevice
 from verilocc_mlir.measure.runner import Turns, measure
-from verilocc_mlir.results.documents.measure import measurement_data, measurement_from_data
-from verilocc_mlir.results.measure import Measurement
+from verilocc_mlir.results.measure import Measurement, measurement_data, measurement_from_data
 
 TURNS = Turns(runs=4, warm_up=0)
 

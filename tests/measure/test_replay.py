@@ -13,8 +13,8 @@ from measure_support import BEST, FAILED, MIDDLE, RECORDING, WORST
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.measure.device import ReplayDevice, read_recording
 from verilocc_mlir.measure.journal import Journal
-from verilocc_mlir.measure.replay import ReplayDevice, read_recording
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Verdict
 

@@ -9,8 +9,7 @@ import pytest
 from measure_support import ALSO_MIDDLE, BEST, MIDDLE, RECORDING, WORST
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.measure.device import Subject, Work, digest
-from verilocc_mlir.measure.replay import ReplayDevice
+from verilocc_mlir.measure.device import ReplayDevice, Subject, Work, digest
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel, Sameness, Verdict
 

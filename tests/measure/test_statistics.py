@@ -7,7 +7,7 @@ from math import exp
 
 import pytest
 
-from verilocc_mlir.measure.statistics import compare, median_interval, verdict_of
+from verilocc_mlir.measure.runner import compare, median_interval, verdict_of
 from verilocc_mlir.results.measure import Interval, Round, Verdict
 
 NINETY_FIVE = 0.95

@@ -25,7 +25,7 @@ triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip
 torch: Any = pytest.importorskip("torch")
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 hook: Any = importlib.import_module("verilocc_mlir.hooks.triton")
-plans: Any = importlib.import_module("verilocc_mlir.hooks.triton.plans")
+plans: Any = importlib.import_module("verilocc_mlir.hooks.triton.plan_tuner")
 triton_builders: Any = importlib.import_module("triton_builders")
 scaled_sum, build_sum = triton_builders.scaled_sum, triton_builders.build_sum
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")

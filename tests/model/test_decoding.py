@@ -13,13 +13,11 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
-from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
+from verilocc_model.decoding import FirstFit, OutOfTime, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import words
-from verilocc_model.encoding.writing import domain
+from verilocc_model.encoding.vocabulary import domain, words
 from verilocc_model.price import price_of
 
 

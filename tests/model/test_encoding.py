@@ -14,8 +14,7 @@ from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import RandomChoice
+from verilocc_model.decoding import RandomChoice, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import Turn, Window, cells_of, explained_turns, sure_windows, windows_of

@@ -24,8 +24,7 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.card import read_card
-from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import RandomChoice
+from verilocc_model.decoding import RandomChoice, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of

@@ -22,13 +22,12 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.target.targets import TARGETS
+from verilocc_model.plans.choose import Stater
 from verilocc_model.plans.critic import FORM, TREES, Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.evaluate import labels_of
+from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.labels import remeasured
 from verilocc_model.plans.policies import Oracle, Policy, Texts, kind
-from verilocc_model.plans.score import scores
-from verilocc_model.plans.stater import Stater
 
 safetensors = pytest.importorskip("safetensors.numpy")
 

@@ -22,18 +22,27 @@ from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
+from verilocc_mlir.toolchain.ir_compat import with_attributes
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
-from verilocc_model.plans.evaluate import labels_of
+from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels, read_asked
-from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Rule, instead, ranked
-from verilocc_model.plans.score import scores
-from verilocc_model.plans.shortlist import LISTED, Shortlist
+from verilocc_model.plans.policies import (
+    LISTED,
+    BestByTarget,
+    Default,
+    Nearest,
+    Oracle,
+    Policy,
+    Rule,
+    Shortlist,
+    instead,
+    ranked,
+)
 from verilocc_model.plans.texts import facts_of_text
 
 pytest.importorskip("numpy")
@@ -399,7 +408,7 @@ def test_masked_answers_are_well_formed_and_have_no_accumulators_on_rdna(trained
 
 def test_what_answers_without_torch_answers_the_same(trained: Any, tmp_path: Path) -> None:
     from verilocc_model.plans.causal import Causal
-    from verilocc_model.plans.stater import Stater
+    from verilocc_model.plans.choose import Stater
 
     trained.save(tmp_path / "model")
     loaded = Causal.load(tmp_path / "model")
@@ -421,7 +430,7 @@ def test_what_answers_without_torch_answers_the_same(trained: Any, tmp_path: Pat
 
 def test_an_adapter_for_a_target_is_taken_there_alone(trained: Any, tmp_path: Path) -> None:
     from verilocc_model.plans.causal import Causal
-    from verilocc_model.plans.stater import Stater
+    from verilocc_model.plans.choose import Stater
 
     trained.save(tmp_path / "model")
     model = Causal.load(tmp_path / "model")

@@ -18,13 +18,11 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.target.registers import physical_register
-from verilocc_model.advice import guidance_of
-from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import FirstFit
+from verilocc_model.decoding import FirstFit, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
-from verilocc_model.repair import remainders
+from verilocc_model.repair import guidance_of, remainders
 
 KERNELS = [
     ("gemm_mma_lds.gfx942", "vgpr"), ("gemm_mma_lds.gfx1100", "sgpr"), ("attn_d64.gfx90a", "vgpr"),

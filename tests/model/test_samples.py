@@ -20,13 +20,12 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.remote.client import Client
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
+from verilocc_mlir.service.running import serving
 from verilocc_model import allocator as module
 from verilocc_model.allocator import AGAIN_TEMPERATURE, ModelAllocator
 from verilocc_model.card import CARD
-from verilocc_model.decoding.decoder import Decoded, OutOfTime, Sampling, decode
-from verilocc_model.decoding.scorer import Scorer
+from verilocc_model.decoding import Decoded, OutOfTime, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of

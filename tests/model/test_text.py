@@ -27,20 +27,18 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import CARD, read_card
-from verilocc_model.decoding.choice import choice_of
-from verilocc_model.decoding.decoder import Sampling, decode
-from verilocc_model.decoding.scorer import Scores
+from verilocc_model.decoding import Sampling, Scores, choice_of, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of, explained_turns, windows_of
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.text import Text, answers
+from verilocc_model.encoding.text import ANSWERS, Text
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import batches, encoded, plans
 from verilocc_model.training.entries import entries
 
-adapting = late("verilocc_model.training.adapt")
+adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
 transformers = late("transformers")
@@ -85,7 +83,7 @@ def after(tokens: tuple[int, ...]) -> Scores:
 def likelihoods() -> dict[str, float]:
     """The logarithm of each answer's probability, token by token."""
     found: dict[str, float] = {}
-    for word in answers():
+    for word in ANSWERS:
         node, total, tokens = text().trie, 0.0, text().answer(word)
         for k, column in enumerate(text().column_path(tokens)):
             row = after(tokens[:k])[list(node.children)].astype(np.float64)
@@ -105,7 +103,7 @@ def test_a_problem_as_text_can_be_read() -> None:
         assert lines[0].startswith("allocate sgpr shared-file needs ")
         assert lines[-1] == ""
         told_answers = [line.partition(" -> ")[2] for line in lines[1:-1]]
-        assert set(told_answers) <= set(answers())
+        assert set(told_answers) <= set(ANSWERS)
         # The answers are what is learned, to the end of their lines.
         learned = tokenizer().decode([window.tokens[k] for k in window.answers])
         assert learned == "".join(f" {word}\n" for word in told_answers)
@@ -137,7 +135,7 @@ def test_answers_come_by_falling_score() -> None:
     assert first == max(wanted, key=lambda w: wanted[w])
     assert len(asked) < 20
     found = list(choice.ranked([((), after(()))], 0, None, look))
-    assert sorted(found) == sorted(answers())
+    assert sorted(found) == sorted(ANSWERS)
     values = [wanted[w] for w in found]
     assert all(one >= other - 1e-6 for one, other in itertools.pairwise(values))
     # Only the options, in the same order.

@@ -23,24 +23,23 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
-from verilocc_model.advice import guidance_of
+from verilocc_mlir.service.running import serving
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, README, read_card
-from verilocc_model.decoding.scorer import FirstFit, Scores
+from verilocc_model.decoding import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
-from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
-from verilocc_model.evaluation.journal import EvaluationJournal
+from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, pass_at, summary
 from verilocc_model.price import Price
+from verilocc_model.repair import guidance_of
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
 
-adapting = late("verilocc_model.training.adapt")
+adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
 transformers = late("transformers")

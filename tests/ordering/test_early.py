@@ -16,8 +16,8 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.ordering.dependences import items_of
-from verilocc_mlir.ordering.late import Ordered, certificate_of, in_order
-from verilocc_mlir.ordering.room import Accesses, Room, strain
+from verilocc_mlir.ordering.early import Accesses, Room, strain
+from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.plan_rules import ordered_plans
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, Plan, Planned, planned

@@ -15,10 +15,9 @@ from smt_verifier.certificate.reordered import order_answers
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.ordering import late
+from verilocc_mlir.ordering import schedule
 from verilocc_mlir.ordering.dependences import items_of
-from verilocc_mlir.ordering.late import Ordered, certificate_of, in_order, ordered
-from verilocc_mlir.ordering.schedule import scheduled
+from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order, ordered, scheduled
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import Target, target
@@ -99,11 +98,11 @@ def test_an_order_that_is_refused_leaves_llvms(monkeypatch: pytest.MonkeyPatch) 
         order = list(range(len(items)))
         order[second_one.number - 1 : second_one.number + 1] = [second_one.number, second_one.number - 1]
         blocks = list(function.blocks)
-        blocks[number] = late.replace(blocks[number], instructions=in_order(items, order))
-        return Ordered(late.replace(function, blocks=tuple(blocks)), {number: order}, 2)
+        blocks[number] = schedule.replace(blocks[number], instructions=in_order(items, order))
+        return Ordered(schedule.replace(function, blocks=tuple(blocks)), {number: order}, 2)
 
     expected = compiled(order=False).data
-    monkeypatch.setattr(late, "ordered", wrong)
+    monkeypatch.setattr(schedule, "ordered", wrong)
     done = compiled()
     (note,) = notes_of(done)
     assert re.fullmatch(
@@ -125,7 +124,7 @@ def answers_of(text: str, cpu: str) -> tuple[set[bool], int]:
     """What both checkers say of the list's order of each function of a text."""
     file = parse_mir(text)
     found = [ordered(function, target(cpu)) for function in file.functions]
-    new = print_mir(late.replace(file, functions=tuple(one.function for one in found)))
+    new = print_mir(schedule.replace(file, functions=tuple(one.function for one in found)))
     answers = [a for one in found for a in order_answers(text, new, one.certificate, one.function.name, cpu)]
     return {answer.accepted for answer in answers}, sum(one.moved for one in found)
 
@@ -186,6 +185,6 @@ def test_llc_takes_every_ordered_text() -> None:
     """With LLVM's machine verifier behind each pass."""
     text = late_text(KERNEL)
     file = parse_mir(text)
-    new = print_mir(late.replace(file, functions=(ordered(file.functions[0], target("gfx90a")).function,)))
+    new = print_mir(schedule.replace(file, functions=(ordered(file.functions[0], target("gfx90a")).function,)))
     flags = ["-start-before=si-post-ra-bundler", "-enable-post-misched=0", "-verify-machineinstrs"]
     assert "s_endpgm" in run_llc(new, "gfx90a", *flags)

@@ -13,7 +13,7 @@ from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
+from verilocc_mlir.toolchain.ir_compat import with_attributes
 
 ATTENTION = (DEMO_KERNELS / "attn_d64.gfx1100.opt.ll").read_text()
 

@@ -21,11 +21,9 @@ from support import REPOSITORY, few
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME, BatchJournal
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
-from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+from verilocc_mlir.pipeline.batch.run import JOURNAL_NAME, PATTERNS, BatchJournal, BatchOptions, compile_batch, plan
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
@@ -312,7 +310,7 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     code = """
         import sys
         from verilocc_mlir.pipeline.batch.jobs import Job
-        from verilocc_mlir.pipeline.batch.local import LocalExecutor
+        from verilocc_mlir.pipeline.batch.executors import LocalExecutor
         from verilocc_mlir.pipeline.settings import Settings
         list(LocalExecutor(1, 600).run([Job(0, "k.ll", sys.argv[1].encode(), Settings(cpu="gfx942"))]))
     """

@@ -32,7 +32,7 @@ from verilocc_mlir.rewrite import arguments
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
+from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
 HANDED_ON = (TEST_DATA / "callees" / "handed_on.ll").read_text()

@@ -12,9 +12,8 @@ import pytest
 from batch_support import CPU, kernel
 
 from verilocc_mlir.forms import to_json
-from verilocc_mlir.pipeline.batch.jobs import Job
-from verilocc_mlir.pipeline.batch.kept import REPORT, RESULT, fault_of
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
+from verilocc_mlir.pipeline.batch.jobs import REPORT, RESULT, Job, fault_of
 from verilocc_mlir.pipeline.settings import Emit, Settings
 
 _TEXT = kernel(3)

@@ -24,9 +24,7 @@ from verilocc_mlir.allocators import Allocator, registry
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cli import compile as compile_cli
 from verilocc_mlir.cli import compile_many as compile_many_cli
-from verilocc_mlir.cli import report as report_cli
-from verilocc_mlir.cli.iree import iree_command
-from verilocc_mlir.cli.torch import torch_command
+from verilocc_mlir.cli.frontend import iree_command, torch_command
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.baseline import Replace
 from verilocc_mlir.hooks.iree import compile_mlir
@@ -35,10 +33,10 @@ from verilocc_mlir.hooks.mlir_compile import compile_ir
 from verilocc_mlir.hooks.mlir_pipeline import parse_options
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
-from verilocc_mlir.hooks.triton.versions import cache_key
+from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline import chosen_allocators
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
 from verilocc_mlir.pipeline.batch.jobs import Job
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys, allocator_versions
 from verilocc_mlir.pipeline.options import (
@@ -141,15 +139,13 @@ def seams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verilocc_mlir.hooks.iree.Kernels", _reach)
     monkeypatch.setattr(triton_hook, "Hook", _reach)
     monkeypatch.setattr(compile_many_cli, "_executor", lambda *_: _Executor())
-    for module in (compile_cli, report_cli):
-        monkeypatch.setattr(module, "allocators_for", lambda _: nullcontext(None))
+    monkeypatch.setattr(compile_cli, "allocators_for", lambda _: nullcontext(None))
     monkeypatch.setattr(compile_many_cli, "server_version", lambda _: "")
     # First, so that none of them takes what stands in for another's.
-    for place in ("iree_compiler", "iree_target", "iree", "torch"):
+    for place in ("iree_compiler", "iree", "torch"):
         importlib.import_module(f"verilocc_mlir.hooks.{place}")
     for place in ("iree_compiler", "iree", "torch"):
         monkeypatch.setattr(f"verilocc_mlir.hooks.{place}.find_iree_compile", lambda *_: None)
-    for place in ("iree_target", "iree", "torch"):
         monkeypatch.setattr(f"verilocc_mlir.hooks.{place}.check_target", lambda *_: None)
     # One option at a time makes no way to a server: a certificate wants its key, and TLS.
     monkeypatch.setattr("verilocc_mlir.pipeline.checked_settings.check_way", lambda *_: None)
@@ -225,7 +221,7 @@ def _words(name: str) -> str:
 
 WAYS: dict[str, Callable[[str, Path], object]] = {
     "verilocc compile": _command(compile_cli.compile_command, "DIR/m.ll", "--output=DIR/m.hsaco"),
-    "verilocc report": _command(report_cli.report_command, "DIR/m.ll", "--output=DIR/m.html"),
+    "verilocc report": _command(compile_cli.report_command, "DIR/m.ll", "--output=DIR/m.html"),
     "verilocc compile-many": _command(compile_many_cli.compile_many_command, "DIR/m.ll", "--no-cache"),
     "verilocc iree": _command(iree_command, "DIR/m.ll", "--iree-rocm-target=gfx942", "--output=DIR/m.vmfb"),
     "verilocc torch": _command(torch_command, "DIR/m.py:made", "--target=gfx942", "--output=DIR/m.vmfb"),

@@ -29,7 +29,7 @@ from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
 from verilocc_mlir.toolchain.choice import ToolchainChoice
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
+from verilocc_mlir.toolchain.ir_compat import with_attributes
 from verilocc_mlir.toolchain.mmra import loses_mmra, same_but_waits
 
 CPU = "gfx942"

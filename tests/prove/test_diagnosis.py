@@ -18,8 +18,7 @@ from support import few
 import smt_verifier.prove
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import Diagnosis, Relocation, diagnose, prove
-from smt_verifier.prove.blocked import Blocked
-from smt_verifier.prove.diagnosis import lanes_text, point
+from smt_verifier.prove.diagnosis import Blocked, lanes_text, point
 from smt_verifier.prove.forms import to_json, to_text
 from verilocc_mlir.problem.model import AllocationProblem, FixedOccupation, Proposal
 from verilocc_mlir.target.lanes import subregister_lanes

@@ -18,9 +18,8 @@ from process_support import gone, lines_of, parent_of
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor, RayExecutor
 from verilocc_mlir.pipeline.batch.jobs import Job
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.ray_cluster import Cluster
 from verilocc_mlir.toolchain.find import find_toolchain

@@ -19,10 +19,8 @@ from smt_verifier.audit.core.report import FAULTS
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import audit_texts
-from verilocc_mlir.report.audit.html import to_html
-from verilocc_mlir.report.audit.rules import RULE_TEXTS
-from verilocc_mlir.report.audit.sarif import to_sarif, to_sarif_data
-from verilocc_mlir.report.audit.text import to_text
+from verilocc_mlir.report.audit import RULE_TEXTS, to_html, to_text
+from verilocc_mlir.report.sarif import audit_sarif, audit_sarif_data
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.results.documents.audit import schema, to_data, to_json
 from verilocc_mlir.target.targets import target
@@ -74,7 +72,7 @@ def test_json_obeys_its_schema(name: str) -> None:
 def test_sarif_obeys_the_official_schema(name: str) -> None:
     run = RUNS[name]() if name in RUNS else NOTHING
     jsonschema.Draft4Validator(SARIF_SCHEMA, format_checker=jsonschema.FormatChecker()).validate(
-        json.loads(to_sarif(run))
+        json.loads(audit_sarif(run))
     )
 
 
@@ -122,7 +120,7 @@ def test_json_has_the_whole_explanation() -> None:
 
 
 def test_sarif_has_places_rules_and_the_path() -> None:
-    data = to_sarif_data(refuted())["runs"][0]
+    data = audit_sarif_data(refuted())["runs"][0]
     driver = data["tool"]["driver"]
     assert [rule["id"] for rule in driver["rules"]] == list(RULES)
     assert all(rule["help"]["text"] and rule["shortDescription"]["text"] for rule in driver["rules"])
@@ -147,7 +145,7 @@ def test_sarif_has_places_rules_and_the_path() -> None:
 
 
 def test_unknown_is_an_open_question_in_sarif() -> None:
-    result = to_sarif_data(UNKNOWN)["runs"][0]["results"][0]
+    result = audit_sarif_data(UNKNOWN)["runs"][0]["results"][0]
     assert (result["kind"], result["level"]) == ("open", "none")
 
 
@@ -195,14 +193,14 @@ def test_the_two_kinds_of_fault_are_told_apart_in_every_form() -> None:
         assert f"gemm: refuted ({', '.join(kinds)}), " in shown
         assert "post.mir:" in shown
         assert "but read later [untrue-liveness]\n" in shown
-        sarif = to_sarif_data(run)["runs"][0]
+        sarif = audit_sarif_data(run)["runs"][0]
         assert [r["properties"]["fault"] for r in sarif["results"]] == kinds
         assert sarif["properties"]["verdicts"][0]["faults"] == kinds
         assert all(kind in page(run).text for kind in kinds)
 
 
 def test_sarif_rules_are_tagged_with_their_kind_of_fault() -> None:
-    rules = {r["id"]: r["properties"]["tags"] for r in to_sarif_data(NOTHING)["runs"][0]["tool"]["driver"]["rules"]}
+    rules = {r["id"]: r["properties"]["tags"] for r in audit_sarif_data(NOTHING)["runs"][0]["tool"]["driver"]["rules"]}
     assert rules["kill-flag"] == ["untrue-liveness"]
     assert rules["value"] == ["computes-otherwise"]
     assert rules["register-class"] == ["breaks-rule"]
@@ -216,7 +214,7 @@ def test_goals_are_counted_by_what_the_solver_had_to_decide() -> None:
         assert function["obligations"] == goals["literal"] + goals["decided"] + function["rule_checks"]
         counted = f"{goals['literal']} literal goals, {goals['decided']} decided, {function['rule_checks']} rule checks"
         assert f"{function['obligations']} obligations: {counted}\n" in to_text(run)
-        verdict = to_sarif_data(run)["runs"][0]["properties"]["verdicts"][0]
+        verdict = audit_sarif_data(run)["runs"][0]["properties"]["verdicts"][0]
         assert (verdict["literalGoals"], verdict["decidedGoals"]) == (goals["literal"], goals["decided"])
         assert page(run).text.count(str(goals["literal"])) > 0
 

@@ -26,8 +26,7 @@ from verilocc_mlir.explain.pressure import at, demand, in_use, loops, peak, wave
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.page.html import MAX_MOVES, safe_json, to_html
-from verilocc_mlir.report.page.verdicts import asked
+from verilocc_mlir.report.page.html import MAX_MOVES, asked, safe_json, to_html
 from verilocc_mlir.results.page import Action, CostRow, PageInput, PhaseRecord
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target

@@ -32,8 +32,8 @@ from support import few
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.remote.client import Client as OurClient
 from verilocc_mlir.service import server as server_module
-from verilocc_mlir.service.inprocess import serving as serving_here
 from verilocc_mlir.service.limits import OPEN_CALLS, ServerLimits
+from verilocc_mlir.service.running import serving as serving_here
 
 LIMITS = ServerLimits(workers=1, max_waiting=1)
 ALLOCATE = "/verilocc.v1.AllocationService/Allocate"

@@ -24,8 +24,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.service import jobs
-from verilocc_mlir.service.pace import Pace
-from verilocc_mlir.service.pool import WorkerPool
+from verilocc_mlir.service.pool import Pace, WorkerPool
 from verilocc_mlir.service.status import ServiceError
 
 

@@ -24,8 +24,8 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client, RemoteError, RetryPolicy
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
+from verilocc_mlir.service.running import serving
 from verilocc_mlir.service.status import ServiceError
 
 pytestmark = pytest.mark.usefixtures("no_token")

@@ -17,17 +17,16 @@ from client_support import DETERMINISTIC, flat, served
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.batch.plan import plan
-from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor
+from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch, plan
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
-from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
+from verilocc_mlir.service.running import serving
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 

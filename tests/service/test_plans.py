@@ -58,8 +58,8 @@ from verilocc_mlir.service.status import ServiceError
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.plans import choose
 from verilocc_model.plans.causal import Causal, Sizes
+from verilocc_model.plans.choose import Stater
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.stater import Stater
 
 pytestmark = pytest.mark.usefixtures("no_token")
 RANK = "/verilocc.v1.PlanService/RankPlans"

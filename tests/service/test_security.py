@@ -27,7 +27,7 @@ from service_support import (
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.remote.way import read_bytes
+from verilocc_mlir.remote.access import read_bytes
 from verilocc_mlir.service.security import TlsFiles, TokenBook
 
 

@@ -181,7 +181,7 @@ def test_triton(
 def test_the_mlir_pass(nobody: str, required: bool) -> None:
     ir = pytest.importorskip("torch_mlir.ir", reason="torch-mlir is not installed")
     passmanager = pytest.importorskip("torch_mlir.passmanager", reason="torch-mlir is not installed")
-    from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
+    from verilocc_mlir.hooks.mlir_pipeline import AllocatePass, PassOptions
 
     said: list[str] = []
     settings = with_options(None, {"server": nobody, "server_required": required})

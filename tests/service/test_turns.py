@@ -21,8 +21,8 @@ from service_support import (
 )
 
 from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc_mlir.service.limits import WINDOW_SECONDS, CallerLimits, Turns
 from verilocc_mlir.service.status import ServiceError
-from verilocc_mlir.service.turns import WINDOW_SECONDS, CallerLimits, Turns
 
 LIMITS = CallerLimits(workers=2, waiting=3)
 

@@ -78,7 +78,7 @@ def check_report(report: Report, address: str, adapter: str = ADAPTER) -> None:
 def test_the_mlir_pass(wire: Wire) -> None:
     ir = pytest.importorskip("torch_mlir.ir", reason="torch-mlir is not installed")
     passmanager = pytest.importorskip("torch_mlir.passmanager", reason="torch-mlir is not installed")
-    from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
+    from verilocc_mlir.hooks.mlir_pipeline import AllocatePass, PassOptions
 
     said: list[str] = []
     with ir.Context() as context:

@@ -34,7 +34,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
-from verilocc_mlir.spilling.constants import constants
+from verilocc_mlir.spilling.ground import constants
 from verilocc_mlir.spilling.relieve import Relieved
 from verilocc_mlir.target.targets import target
 

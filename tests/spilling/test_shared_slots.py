@@ -19,7 +19,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.spilling.shared_slots import with_shared_slots
+from verilocc_mlir.spilling.code import with_shared_slots
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 TWICE = [

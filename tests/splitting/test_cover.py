@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verilocc_mlir.splitting.cover import Cover, Links
-from verilocc_mlir.splitting.parts import Cut, Parts
+from verilocc_mlir.splitting.parts import Cover, Cut, Links, Parts
 
 _BITS = 60
 

@@ -10,7 +10,7 @@ from toolchain_support import TARGETS, compiler
 
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
+from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 from verilocc_mlir.toolchain.staged import LlvmPhase
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()

@@ -15,7 +15,7 @@ from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.target.processors import PROCESSORS
-from verilocc_mlir.toolchain.checked import check_object
+from verilocc_mlir.toolchain.checked import check_object, first_system_sgprs, mend_asm, padded_count
 from verilocc_mlir.toolchain.descriptor import (
     Cause,
     FieldDifference,
@@ -29,7 +29,6 @@ from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 from verilocc_mlir.toolchain.run import run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase
-from verilocc_mlir.toolchain.user_sgprs import first_system_sgprs, mend_asm, padded_count
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.toolchain.drivers import triton
 from verilocc_mlir.toolchain.drivers.job import LlvmJob, Point
-from verilocc_mlir.toolchain.drivers.triton_text import (
+from verilocc_mlir.toolchain.drivers.triton import (
     first_difference,
     refuse_called_functions,
     with_lowered_spills,

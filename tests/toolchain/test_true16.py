@@ -9,8 +9,8 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.mir_repairs import copies_between_widths
 from verilocc_mlir.toolchain.staged import StagedCompiler
-from verilocc_mlir.toolchain.true16 import copies_between_widths
 
 FIRST_OF_FOUR = """
 define amdgpu_kernel void @f(ptr addrspace(1) %p, ptr addrspace(1) %q, i1 %c) {

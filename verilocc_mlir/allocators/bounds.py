@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.cells import CellMap, Timeline, add_ones
 from verilocc_mlir.allocators.cost import align_up, scalar_waves, vector_waves
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.allocators.timeline import Timeline, add_ones
 from verilocc_mlir.problem.model import AllocationProblem
 
 Ceiling = dict[str, int]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
-from verilocc_mlir.problem.model import AllocationProblem, Occupancy, Relation
+from verilocc_mlir.allocators.items import fixed_start, lane_offset
+from verilocc_mlir.problem.model import AllocationProblem, Occupancy, Proposal, Relation
 from verilocc_mlir.target.occupancy import extra_sgprs, waves_by_sgprs
+from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
 
 
@@ -139,3 +141,44 @@ class CostModel:
         if self._problem.phase == "sgpr":
             return occupancy.max_waves - min(scalar_waves(self._problem, registers), occupancy.max_waves)
         return occupancy.max_waves - vector_waves(registers, occupancy)
+
+
+# What an assignment costs, as far as it can be said of the assignment alone.
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Registers and copies of one phase.
+
+    Attributes:
+        sgprs, vgprs, agprs: 32-bit registers of the file, up to the highest one used.
+        waves: waves per SIMD that this phase's registers allow.
+        copies: estimated executions of the copies that stay.
+    """
+
+    sgprs: int
+    vgprs: int
+    agprs: int
+    waves: int
+    copies: float
+
+
+def measure(problem: AllocationProblem, proposal: Proposal) -> Measured:
+    """The cost of a proposal that answers ``problem``: every range with a register that exists, or none."""
+    registers = [physical_register(name) if name else None for name in proposal.registers]
+    highest = {"sgpr": 0, "vgpr": 0, "agpr": 0}
+    for register in registers:
+        if register is not None and register.bank.value in highest:
+            bank = register.bank.value
+            highest[bank] = max(highest[bank], register.first + -(-len(register.units) // 2))
+    copies = 0.0
+    for affinity in problem.affinities:
+        source = registers[affinity.a]
+        partner = registers[affinity.b] if affinity.b >= 0 else physical_register(affinity.fixed)
+        if source is None or partner is None or source.units[0] + affinity.a_lane != partner.units[0] + affinity.b_lane:
+            copies += affinity.weight
+    if problem.phase == "sgpr":
+        waves = min(scalar_waves(problem, highest["sgpr"]), problem.occupancy.max_waves)
+    else:
+        waves = vector_waves(file_total(highest["vgpr"], highest["agpr"], problem.occupancy), problem.occupancy)
+    return Measured(highest["sgpr"], highest["vgpr"], highest["agpr"], waves, copies)

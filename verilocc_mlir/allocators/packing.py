@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.cells import CellMap, Timeline
 from verilocc_mlir.allocators.items import Candidates, Item
-from verilocc_mlir.allocators.timeline import Timeline
 from verilocc_mlir.problem.model import AllocationProblem
 
 

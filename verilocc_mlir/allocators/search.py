@@ -9,9 +9,9 @@ from operator import sub
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.hints import Hints
 from verilocc_mlir.allocators.items import Candidates, CandidateTable, Item
 from verilocc_mlir.allocators.packing import Packing, below, fitting
+from verilocc_mlir.allocators.tables import Hints
 
 Order = Callable[[Item], tuple[int, ...]]
 """Sort key: items are placed in ascending order of it."""

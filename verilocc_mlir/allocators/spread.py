@@ -14,9 +14,8 @@ import math
 from collections.abc import Sequence
 
 from verilocc_mlir.allocators.bounds import Ceiling
-from verilocc_mlir.allocators.coalesce import join_items
 from verilocc_mlir.allocators.cost import CellRelation
-from verilocc_mlir.allocators.items import Candidates, Item
+from verilocc_mlir.allocators.items import Candidates, Item, join_items
 from verilocc_mlir.allocators.packing import Packing
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.errors import InputError

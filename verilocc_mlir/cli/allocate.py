@@ -15,6 +15,9 @@ from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.stages import stop_before
+from verilocc_mlir.report.tables import print_allocated
+from verilocc_mlir.report.text import console
+from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport, to_json
 from verilocc_mlir.version import __version__
 
 _GROUPS: dict[str, Any] = {
@@ -67,8 +70,6 @@ def allocate_command(
     data = [read(source) for source in sources]
 
     with client_of(server, access) as client:
-        from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport
-        from verilocc_mlir.results.documents.allocate import to_json
         from verilocc_mlir.service.audited_answers import judge, question, server_version
 
         start = time.monotonic()
@@ -91,9 +92,6 @@ def allocate_command(
         if report_path:
             write(report_path, to_json(report).encode())
         if not quiet:
-            from verilocc_mlir.report.allocate.text import print_allocated
-            from verilocc_mlir.report.text import console
-
             print_allocated(report, console(stderr=STDIO in (output, report_path)))
     return int(report.exit_code)
 

@@ -1,29 +1,43 @@
-"""``verilocc audit``: anyone's register allocation, before against after, or LLVM's own of a kernel."""
+"""``verilocc audit``: a register allocation before against after, anyone's or LLVM's own; and ``verilocc recheck``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
-from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE, solver_limits
+from smt_verifier.artefacts import RecordingSolver, write_artefacts
+from smt_verifier.outcome import Outcome, combine
+from smt_verifier.recheck import Rechecked, recheck
+from smt_verifier.smt import Obligation, Solver
+from smt_verifier.smt.replay import installed
+from verilocc_mlir.cli.given import POSITIVE, given_as, solver_limits
+from verilocc_mlir.cli.help import HELP, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_kernels
+from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
+from verilocc_mlir.pipeline.audit import Sides, SolverLimits, audit_llvm, audit_texts
+from verilocc_mlir.pipeline.native import NativeKernel, audit_native, llc_kernel
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.audit import to_html, to_text
+from verilocc_mlir.report.sarif import audit_sarif
+from verilocc_mlir.results.audit import AuditRun, Listing
+from verilocc_mlir.results.compile import EXIT_CODES
+from verilocc_mlir.results.documents.audit import to_json
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
+from verilocc_mlir.toolchain.inputs import decode
 
-if TYPE_CHECKING:
-    from smt_verifier.artefacts import RecordingSolver
-    from smt_verifier.smt import Solver
-    from verilocc_mlir.pipeline.audit import Sides
-    from verilocc_mlir.results.audit import AuditRun, Listing
-    from verilocc_mlir.toolchain.drivers.job import RegAlloc
-
-_FORMATS = ("text", "json", "sarif", "html")
+_RENDERERS: dict[str, Callable[[AuditRun], str]] = {
+    "text": to_text,
+    "json": to_json,
+    "sarif": audit_sarif,
+    "html": to_html,
+}
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".html": "html", ".htm": "html"}
 _GROUPS: dict[str, Any] = {
     "verilocc audit": [
@@ -94,7 +108,7 @@ class _AuditGiven:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(_FORMATS),
+    type=click.Choice([*_RENDERERS]),
     help="Of the report; without --report, of standard output. [default: by FILE's suffix, else text]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="With --report: say nothing else.")
@@ -125,9 +139,6 @@ def audit_command(given: _AuditGiven) -> int:
     if given.report:
         check_writable(given.report)
 
-    from smt_verifier.artefacts import RecordingSolver
-    from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
-
     recorders: dict[str, RecordingSolver] = {}
 
     def record(phase: str, solver: Solver) -> Solver:
@@ -154,9 +165,6 @@ def audit_command(given: _AuditGiven) -> int:
             made=keep.write,
         )
     elif given.native:
-        from verilocc_mlir.cli.native import native_kernels
-        from verilocc_mlir.pipeline.native import audit_native
-
         settings = Settings(
             cpu=given.cpu,
             features=given.features,
@@ -178,11 +186,11 @@ def audit_command(given: _AuditGiven) -> int:
         _write_obligations(given.smt_dir, run, recorders)
     if given.certificate is not None:
         _write_certificates(given.certificate, run)
-    render = _renderer(chosen)
+    render = _RENDERERS[chosen]
     if given.report:
         write(given.report, render(run).encode())
     if not given.report or not (given.quiet or given.report == STDIO):
-        click.echo((_renderer("text") if given.report else render)(run), nl=False)
+        click.echo((_RENDERERS["text"] if given.report else render)(run), nl=False)
     return int(run.exit_code)
 
 
@@ -202,18 +210,6 @@ def _form_of(report: str) -> str:
     if suffix not in _SUFFIXES:
         raise click.UsageError(f"{report}: give --format, or one of the suffixes {', '.join(_SUFFIXES)}")
     return "sarif" if report.lower().endswith(".sarif.json") else _SUFFIXES[suffix]
-
-
-def _renderer(form: str) -> Callable[[AuditRun], str]:
-    if form == "json":
-        from verilocc_mlir.results.documents.audit import to_json as render
-    elif form == "sarif":
-        from verilocc_mlir.report.audit.sarif import to_sarif as render
-    elif form == "html":
-        from verilocc_mlir.report.audit.html import to_html as render
-    else:
-        from verilocc_mlir.report.audit.text import to_text as render
-    return render
 
 
 class _Temps:
@@ -237,8 +233,6 @@ class _Temps:
 
 def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, RecordingSolver]) -> None:
     """Every obligation of the run; where there are phases, their names go before those of inputs and obligations."""
-    from smt_verifier.artefacts import write_artefacts
-
     inputs: dict[str, bytes] = {}
     for pair in run.pairs:
         prefix = f"{pair.phase}/" if pair.phase else ""
@@ -252,7 +246,128 @@ def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, Reco
 
 
 def listing(path: str) -> Listing:
-    from verilocc_mlir.results.audit import Listing
-    from verilocc_mlir.toolchain.inputs import decode
-
     return Listing(path, decode(read(path), path))
+
+
+# ``verilocc audit --native``: which compiler a path belongs to, and what that compiler prints.
+
+
+def native_kernels(
+    path: str, settings: Settings, flags: Sequence[str], *, progress: Callable[[str], None]
+) -> Sequence[NativeKernel]:
+    """Every kernel of ``path``, with what its compiler prints before and after each phase.
+
+    Raises:
+        InputError: it is none of what a compiler here takes. ToolchainError: the compiler is missing or failed.
+    """
+    source = Path(path)
+    if source.suffix in (".mlir", ".mlirbc"):
+        if not source.is_file():
+            raise InputError("no such file", where=path)
+        if not settings.cpu:
+            raise click.UsageError("a module needs its target: -mcpu=gfx942")
+        return iree_kernels(source, settings.cpu, find_iree_compile(), flags=flags, progress=progress)
+    if flags:
+        raise click.UsageError("flags after -- are for iree-compile: they go with a .mlir file")
+    if source.is_dir():
+        return _of_triton(source, settings, progress)
+    try:
+        return [llc_kernel(source.read_bytes(), path, settings)]
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+def _of_triton(folder: Path, settings: Settings, progress: Callable[[str], None]) -> Sequence[NativeKernel]:
+    kernels = cached_kernels(folder)
+    processors = sorted({kernel.cpu for kernel in kernels})
+    if not settings.cpu and len(processors) > 1:
+        raise click.UsageError(f"{folder} has kernels for {', '.join(processors)}: choose with -mcpu")
+    chosen = tuple(kernel for kernel in kernels if kernel.cpu == (settings.cpu or processors[0]))
+    if not chosen:
+        raise InputError(f"its kernels are for {', '.join(processors)}, not for {settings.cpu}", where=str(folder))
+    return tuple(triton_kernels(chosen, settings, progress=progress))
+
+
+# ``verilocc recheck``: recorded obligations, compared with the texts they are of, and replayed with any solver.
+
+
+@click.command("recheck", cls=Command, context_settings=HELP)
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("texts", nargs=-1, type=click.Path(path_type=Path), metavar="[BEFORE.mir AFTER.mir]...")
+@click.option("--solver", type=click.Choice(["z3", "cvc5", "bitwuzla"]), default="z3", show_default=True)
+@click.option("--mcpu", "cpu", default="", metavar="CPU", help="With texts: as for audit.")
+@solver_limits
+def recheck_command(
+    directory: Path, texts: tuple[Path, ...], solver: str, cpu: str, solver_seconds: float, solver_memory: int
+) -> int:
+    """Replay the obligations that verilocc audit --smt-dir=DIR wrote.
+
+    With the texts that were audited (of several phases in the order of the phases), they are audited again, and the
+    files must be what the audit asks. Without them the files are replayed; that they belong to any program is not
+    checked.
+
+    Exit codes: 0 every file is the recorded one and its verdict is reached again, and the texts given are proved; 1 a
+    verdict differs, or the texts are refuted; 2 the folder is not what it says, or not of these texts; 3 a limit was
+    hit, or the audit cannot decide.
+    """
+    if not installed(solver):
+        raise InputError(f"{solver} is not installed", hint="pip install 'verilocc-mlir[solvers]'")
+    if len(texts) % 2:
+        raise click.UsageError("give both texts of each pair, BEFORE.mir and AFTER.mir")
+    if cpu and not texts:
+        raise click.UsageError("--mcpu goes with BEFORE.mir and AFTER.mir")
+
+    def show(row: Rechecked) -> None:
+        if not row.agrees:
+            click.echo(f"{row.name}: recorded {row.recorded}, {solver} says {row.outcome} {row.reason}".rstrip())
+
+    again = _Again(texts, cpu, solver_seconds, solver_memory)
+    rows = recheck(
+        directory,
+        solver,
+        texts=again.data,
+        ask=again.ask if texts else None,
+        timeout_s=solver_seconds,
+        memory_mib=solver_memory,
+        progress=show,
+    )
+    agreed = sum(1 for row in rows if row.agrees)
+    click.echo(f"{solver}: {agreed} of {len(rows)} obligations as recorded")
+    if texts:
+        click.echo(f"the audit of these texts says: {combine(again.outcomes)}")
+    else:
+        click.echo("files only: whether they belong to any program was not checked; for that give BEFORE.mir AFTER.mir")
+    wrong = [
+        Outcome.REFUTED if row.outcome in (Outcome.PROVED, Outcome.REFUTED) else row.outcome
+        for row in rows
+        if not row.agrees
+    ]
+    return int(EXIT_CODES[combine([*wrong, *again.outcomes])])
+
+
+class _Again:
+    """Audits given texts once more and keeps what is asked."""
+
+    def __init__(self, texts: Sequence[Path], cpu: str, seconds: float, memory_mib: int) -> None:
+
+        self._listings = [listing(str(path)) for path in texts]
+        self._cpu = cpu
+        self._seconds = seconds
+        self._memory_mib = memory_mib
+        self._asked = 0
+        self.data = [one.text.encode() for one in self._listings]
+        self.outcomes: list[Outcome] = []
+
+    def ask(self, _before: bytes, _after: bytes) -> list[Obligation]:
+        """What the audit asks of the next pair."""
+        recorders: list[RecordingSolver] = []
+
+        def record(_phase: str, solver: Solver) -> Solver:
+            recorders.append(RecordingSolver(solver))
+            return recorders[-1]
+
+        before, after = self._listings[self._asked : self._asked + 2]
+        self._asked += 2
+        limits = SolverLimits(self._seconds, self._memory_mib)
+        self.outcomes.append(audit_texts(before, after, self._cpu, limits=limits, record=record).outcome)
+        return [obligation for recorder in recorders for obligation, _ in recorder.answers]

@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -38,14 +39,18 @@ from verilocc_mlir.cli.server import (
     server_version,
 )
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.pipeline.batch.executors import LocalExecutor, RayExecutor
+from verilocc_mlir.pipeline.batch.jobs import Executor
+from verilocc_mlir.pipeline.batch.run import PATTERNS, BatchOptions, compile_batch, plan
+from verilocc_mlir.pipeline.checked_settings import check_settings
+from verilocc_mlir.pipeline.key import Keys, versions
+from verilocc_mlir.report.tables import item_line, print_batch
+from verilocc_mlir.report.text import console
+from verilocc_mlir.results.batch import BatchItem, BatchReport, to_json
 from verilocc_mlir.store import Store, default_directory
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.version import __version__
-
-if TYPE_CHECKING:
-    from verilocc_mlir.pipeline.batch.jobs import Executor
-    from verilocc_mlir.results.batch import BatchItem
-    from verilocc_mlir.store import Store
-    from verilocc_mlir.toolchain.find import LlvmTools
 
 _DEFAULT_JOB_SECONDS = 3600.0
 _DEFAULT_MEMORY_MIB = 2048
@@ -166,9 +171,6 @@ def compile_many_command(given: _CompileManyGiven) -> int:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
-    from verilocc_mlir.pipeline.checked_settings import check_settings
-
     check_settings(settings)
 
     inputs = plan(given.sources, given.out, settings.emit, given.patterns or PATTERNS, given.processors)
@@ -176,14 +178,6 @@ def compile_many_command(given: _CompileManyGiven) -> int:
         make_directory(str(directory))
     if given.report_path:
         check_writable(given.report_path)
-
-    from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
-    from verilocc_mlir.pipeline.key import Keys
-    from verilocc_mlir.report.batch.text import print_batch
-    from verilocc_mlir.report.text import console
-    from verilocc_mlir.results.batch import BatchReport
-    from verilocc_mlir.results.documents.batch import to_json
-    from verilocc_mlir.toolchain.choose import choose_tools
 
     start = time.monotonic()
     toolchain = choose_tools(settings.toolchain, settings.llvm)
@@ -230,12 +224,7 @@ def _executor(
 ) -> Executor:
     """Worker processes here, or tasks of the Ray cluster at that address."""
     if ray_address is None:
-        from verilocc_mlir.pipeline.batch.local import LocalExecutor
-
         return LocalExecutor(jobs or len(os.sched_getaffinity(0)), job_seconds, memory_mib=memory_mib)
-    from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
-    from verilocc_mlir.pipeline.key import versions
-
     return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), memory_mib=memory_mib)
 
 
@@ -266,8 +255,6 @@ def _progress(total: int, wanted: bool) -> Generator[_Show, None, None]:
 
     What is not proved is always shown.
     """
-    from verilocc_mlir.report.batch.text import item_line
-
     number = 0
 
     def plain(item: BatchItem) -> None:
@@ -279,18 +266,6 @@ def _progress(total: int, wanted: bool) -> Generator[_Show, None, None]:
     if not (wanted and sys.stderr.isatty()):
         yield plain, lambda line: click.echo(line, err=True)
         return
-
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    from verilocc_mlir.report.text import console
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=True) as bar:

@@ -15,12 +15,17 @@ from typing import Any
 import click
 
 from verilocc_mlir.cli.extras import needs_model
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.store import Store
+from verilocc_model.corpus.build import KernelLimits, Recipe, make
+from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS
+from verilocc_model.corpus.labels import DEFAULT_TEACHERS
+from verilocc_model.corpus.shards import read_journal, read_manifest, summary
+from verilocc_model.corpus.stream import Exported, cells, export, read_list
 
 
 @click.group("corpus", cls=Group, context_settings=HELP)
@@ -47,9 +52,6 @@ def _store_option(command: Any) -> Any:
 
 
 def _cells(seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...]) -> Any:
-    from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS
-    from verilocc_model.corpus.stream import cells
-
     checks = ((targets, TARGETS, "target"), (sources, SOURCES, "source"), (families, FAMILIES, "family"))
     for names, choices, kind in checks:
         for name in names:
@@ -78,8 +80,6 @@ def list_command(
 @_store_option
 def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | None) -> int:
     """Make the LLVM IR of listed kernels again; exit code 1 if some differ from the list, or cannot be made."""
-    from verilocc_model.corpus.kernel_list import Exported, export, read_list
-
     kernels = read_list(list_path)
     counts: Counter[str] = Counter()
 
@@ -156,10 +156,6 @@ def make_command(given: _MakeGiven) -> int:
     made on the nodes of a Ray cluster, each with the same versions installed: docs/guide/service-operate.md.
     """
     cluster = cluster_address(given.ray, given.ray_address)
-
-    from verilocc_model.corpus.build import KernelLimits, Recipe, make
-    from verilocc_model.corpus.cells import SOURCES, TARGETS
-    from verilocc_model.corpus.labels import DEFAULT_TEACHERS
 
     _cells(given.seed, given.targets, given.sources, given.families)
     recipe = Recipe(
@@ -239,9 +235,6 @@ def plans_command(given: _PlansGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_mlir.pipeline.answers import LABELLED, Answer
-    from verilocc_model.corpus.cells import SOURCES, TARGETS
-    from verilocc_model.corpus.kernel_list import read_list
     from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels, read_asked
 
     _cells(given.seed, given.targets, given.sources, given.families)
@@ -328,7 +321,7 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
 
     verilocc adapt --plans learns from them.
     """
-    from verilocc_model.plans.measured import measured_labels
+    from verilocc_model.plans.data import measured_labels
 
     made = measured_labels(directory, journals, out)
     click.echo(f"{out}: {made.labels} labels by the clock, of {made.kernels} kernels")
@@ -340,9 +333,6 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def show_command(directory: Path, as_json: bool) -> None:
     """Count what a data set holds."""
-    from verilocc_model.corpus.shards import read_journal, read_manifest
-    from verilocc_model.corpus.summary import summary
-
     read_manifest(directory)
     counts = summary(list(read_journal(directory)))
     if as_json:

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.cli.given import POSITIVE
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
+from verilocc_mlir.cost.compare import compare
+from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
+from verilocc_mlir.cost.together import files_together
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.resources import undeclared_in
+from verilocc_mlir.report.tables import print_comparison, print_costs
+from verilocc_mlir.report.text import console
+from verilocc_mlir.results.documents.cost import comparison_json, cost_json
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.inputs import decode
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
@@ -64,13 +72,8 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
     """
     file = _costed(source, options)
     if as_json:
-        from verilocc_mlir.results.documents.cost import cost_json
-
         click.echo(cost_json(file, __version__), nl=False)
     else:
-        from verilocc_mlir.report.cost.text import print_costs
-        from verilocc_mlir.report.text import console
-
         print_costs(file, console())
     return 0
 
@@ -85,9 +88,6 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
     A and B are as for verilocc cost, and for one target. Their loops run equally often in both: as the IR says, or the
     code of either. Where that is not possible, they do not compare.
     """
-    from verilocc_mlir.cost.compare import compare
-    from verilocc_mlir.cost.together import files_together
-
     a, b = _costed(first, options), _costed(second, options)
     if a.target != b.target:
         raise InputError(f"{first} is for {a.target}, {second} for {b.target}: their cycles cannot be compared")
@@ -95,22 +95,13 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
         raise InputError(f"{first} and {second} have no function of one name")
     rows = compare(files_together(a, b, target(a.target)))
     if as_json:
-        from verilocc_mlir.results.documents.cost import comparison_json
-
         click.echo(comparison_json(a, b, rows, __version__), nl=False)
     else:
-        from verilocc_mlir.report.cost.text import print_comparison
-        from verilocc_mlir.report.text import console
-
         print_comparison(a, b, rows, console())
     return 0
 
 
 def _costed(source: str, options: dict[str, Any]) -> CostedFile:
-    from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
-    from verilocc_mlir.pipeline.declared import undeclared_in
-    from verilocc_mlir.toolchain.inputs import decode
-
     ir = options["ir"]
     read_options = ReadOptions(
         options["cpu"],

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import click
 
-from verilocc_mlir.allocators.plugins import plugins
-from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called
+from smt_verifier.certificate.second import second_program
+from smt_verifier.checker import COMPILED
+from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called, plugins
 from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.drivers.triton_probe import find_triton
+from verilocc_mlir.toolchain.find import find_toolchain, survey
 
 _EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 _DISTRIBUTION = "verilocc-mlir"
@@ -59,8 +63,6 @@ def _python() -> Check:
 
 def _first_checker() -> Check:
     """The checker in Python, compiled by mypyc or interpreted."""
-    from smt_verifier.checker import COMPILED
-
     mend = "pip install mypy setuptools, a C compiler and Python's headers, then: python scripts/compile_checker.py"
     detail = str(COMPILED) if COMPILED is not None else "interpreted: a certificate takes 1.6 times the CPU"
     return Check("first checker, compiled", COMPILED is not None, detail, mend, needed=False)
@@ -68,8 +70,6 @@ def _first_checker() -> Check:
 
 def _second_checker() -> Check:
     """The checker in Rust: without it the one in Python alone accepts certificates."""
-    from smt_verifier.certificate.second import second_program
-
     program = second_program()
     mend = "install cargo (apt-get install cargo), then: python scripts/build_second_checker.py"
     detail = str(program) if program is not None else "certificates are checked by the checker in Python alone"
@@ -149,9 +149,6 @@ def _allocators() -> Iterator[Check]:
 
 
 def _tools(llvm: Path | None) -> Iterator[Check]:
-    from verilocc_mlir.toolchain.choose import choose_tools
-    from verilocc_mlir.toolchain.drivers.triton_probe import find_triton
-
     try:
         tritons = Check("Triton's LLVM", True, f"{find_triton().version_text}, for --toolchain=triton", needed=False)
     except ToolchainError as error:
@@ -165,8 +162,6 @@ def _tools(llvm: Path | None) -> Iterator[Check]:
 
 
 def _llc(llvm: Path | None, *, needed: bool) -> Iterator[Check]:
-    from verilocc_mlir.toolchain.find import find_toolchain, survey
-
     try:
         tools = find_toolchain(llvm)
     except ToolchainError as error:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.gate.compare import compare, of_no_kernel, read_budgets, read_tolerances
+from verilocc_mlir.pipeline.gate.read import read_kernels
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.sarif import gate_sarif
+from verilocc_mlir.report.written import to_markdown, to_text
+from verilocc_mlir.results.gate import GateRun, Kernel, Status, from_json, to_json
+from verilocc_mlir.toolchain.inputs import decode
 from verilocc_mlir.version import __version__
-
-if TYPE_CHECKING:
-    from verilocc_mlir.results.gate import Kernel
 
 _GROUPS: dict[str, Any] = {
     "verilocc gate": [
@@ -107,16 +109,6 @@ def gate_command(given: _GateGiven) -> int:
     if given.update and not given.baseline:
         raise click.UsageError("--update needs --baseline=FILE")
 
-    from verilocc_mlir.pipeline.gate.budgets import of_no_kernel, read_budgets
-    from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
-    from verilocc_mlir.pipeline.gate.read import read_kernels
-    from verilocc_mlir.report.gate.markdown import to_markdown
-    from verilocc_mlir.report.gate.sarif import to_sarif
-    from verilocc_mlir.report.gate.text import to_text
-    from verilocc_mlir.results.documents.gate import to_json
-    from verilocc_mlir.results.gate import GateRun, Status
-    from verilocc_mlir.toolchain.inputs import decode
-
     allowed = read_tolerances(",".join(given.tolerances))
     for path in filter(None, (given.baseline if given.update else "", given.markdown, given.sarif)):
         check_writable(path)
@@ -137,7 +129,7 @@ def gate_command(given: _GateGiven) -> int:
     if given.markdown:
         write(given.markdown, to_markdown(run).encode())
     if given.sarif:
-        write(given.sarif, to_sarif(run).encode())
+        write(given.sarif, gate_sarif(run).encode())
     if not given.quiet:
         click.echo(to_text(run), nl=False)
     return int(run.exit_code)
@@ -145,8 +137,6 @@ def gate_command(given: _GateGiven) -> int:
 
 def _baseline(path: str, update: bool) -> tuple[Kernel, ...]:
     """The kernels of the baseline; none where one is to be written in the place of nothing, or of something else."""
-    from verilocc_mlir.results.documents.gate import from_json
-
     try:
         if not Path(path).exists():
             raise InputError("there is no such baseline", where=path, hint="--update writes it")

@@ -41,6 +41,10 @@ class Group(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         return _rich_help(self, ctx)
 
+    def listed(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command as the group's help lists it: its name and its help are looked at."""
+        return click.Group.get_command(self, ctx, cmd_name)
+
 
 Group.group_class = Group
 
@@ -48,9 +52,9 @@ Group.group_class = Group
 def _rich_help(command: click.Command, ctx: click.Context) -> str:
     from rich_click import RichCommand, RichContext, RichGroup, RichHelpConfiguration
 
-    is_group = isinstance(command, click.Group)
+    is_group = isinstance(command, Group)
     rich: Any = RichGroup if is_group else RichCommand
-    same: Any = type(rich.__name__, (rich, type(command)), {})
+    same: Any = type(rich.__name__, (rich, type(command)), {"get_command": type(command).listed} if is_group else {})
     taken = ["name", "params", "help", "epilog", "options_metavar", *(["commands"] if is_group else [])]
     shown: click.Command = same(**{name: getattr(command, name) for name in taken})
     groups = getattr(ctx, "option_groups", None)

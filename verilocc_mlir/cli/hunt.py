@@ -5,25 +5,37 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
+from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
-from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.files import JsonLines
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_sources
+from verilocc_mlir.hooks.triton.native import cached_kernels
+from verilocc_mlir.pipeline.hunt.run import (
+    JOURNAL_NAME,
+    Execute,
+    Hunt,
+    HuntInput,
+    chosen_variants,
+    here,
+    inputs_in,
+    on_ray,
+)
+from verilocc_mlir.pipeline.hunt.worker import Task
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.written import folder_name, group_report, summary
+from verilocc_mlir.results.hunt import FAULTS, HUNT_VERSION, Group, HuntReport, Reduced, data_of, group
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.version import __version__
-
-if TYPE_CHECKING:
-    from verilocc_mlir.pipeline.hunt.run import Execute, Hunt
-    from verilocc_mlir.results.hunt import Group, HuntReport, Reduced
 
 _GROUPS: dict[str, Any] = {
     "verilocc hunt": [
@@ -124,12 +136,6 @@ def hunt_command(given: _HuntGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_mlir.cli.hunted import hunted
-    from verilocc_mlir.pipeline.hunt.run import JOURNAL_NAME, Hunt, here, on_ray
-    from verilocc_mlir.pipeline.hunt.variants import chosen_variants
-    from verilocc_mlir.pipeline.lines import JsonLines
-    from verilocc_mlir.results.hunt import HuntReport, group
-
     chosen = chosen_variants(tuple(filter(None, given.variants.split(","))), given.added)
     settings = Settings(
         cpu=given.cpu,
@@ -181,8 +187,6 @@ def hunt_command(given: _HuntGiven) -> int:
 
 def _follow(hunt: Hunt, execute: Execute, quiet: bool) -> None:
     """Run it, and say what is wrong at once and how far it is from time to time."""
-    from verilocc_mlir.results.hunt import FAULTS
-
     shown = time.monotonic()
     for row in hunt.run(execute):
         wrong = [f"{s.kind.value}, {s.cause}" for s in row.suspects if s.kind in FAULTS]
@@ -196,9 +200,6 @@ def _follow(hunt: Hunt, execute: Execute, quiet: bool) -> None:
 
 def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execute, quiet: bool) -> None:
     """A folder for each group that has none, with its example made small."""
-    from verilocc_mlir.pipeline.hunt.worker import Task
-    from verilocc_mlir.report.hunt.markdown import folder_name
-
     waiting = {g.key: g for g in report.groups if not (out / folder_name(g) / "report.md").exists()}
     tasks = [
         Task(g.example.case, g.key, Path(g.example.case.path).read_bytes(), g.suspect, seconds)
@@ -215,9 +216,6 @@ def _write_groups(report: HuntReport, out: Path, seconds: float, execute: Execut
 
 
 def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> None:
-    from verilocc_mlir.report.hunt.markdown import folder_name, group_report
-    from verilocc_mlir.results.hunt import data_of
-
     folder = out / folder_name(group)
     make_directory(str(folder))
     source = Path(group.example.case.path)
@@ -238,9 +236,6 @@ def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> 
 
 
 def _write_summary(report: HuntReport, out: Path) -> None:
-    from verilocc_mlir.report.hunt.markdown import folder_name, summary
-    from verilocc_mlir.results.hunt import HUNT_VERSION, data_of
-
     data = {
         "hunt_version": HUNT_VERSION,
         "llvm": report.llvm,
@@ -251,3 +246,35 @@ def _write_summary(report: HuntReport, out: Path) -> None:
     }
     write(str(out / "hunt.json"), json.dumps(data, indent=1).encode())
     write(str(out / "hunt.md"), summary(report, [folder_name(g) for g in report.groups]).encode())
+
+
+# The inputs of a hunt: files, folders, caches of Triton's, and what IREE makes of a module.
+
+
+def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
+    """Every input in ``paths``.
+
+    Raises:
+        InputError: there is none. ToolchainError: there is no compiler for a module.
+    """
+    modules = [path for path in paths if path.suffix in (".mlir", ".mlirbc")]
+    of_modules = tuple(HuntInput(path, cpu) for module in modules for path in _dispatches(module, cpu, out))
+    others = [path for path in paths if path not in modules]
+    inputs = of_modules + (inputs_in(others, cpu, out) if others else ())
+    if not any(given.path.suffix == ".llir" for given in inputs):
+        return inputs
+    cached = {
+        Path(f"{kernel.stem}.llir"): kernel.cpu
+        for path in others
+        for kernel in cached_kernels(path if path.is_dir() else path.parent)
+    }
+    known = (HuntInput(i.path, cached.get(i.path, cpu)) for i in inputs if i.path.suffix != ".llir" or i.path in cached)
+    return tuple(given for given in known if not cpu or given.cpu == cpu)
+
+
+def _dispatches(module: Path, cpu: str, out: Path) -> Sequence[Path]:
+    if not module.is_file():
+        raise InputError("no such file", where=str(module))
+    if not cpu:
+        raise click.UsageError("a module needs its target: -mcpu=gfx942")
+    return iree_sources(module, cpu, find_iree_compile(), out / "inputs" / module.stem)

@@ -19,9 +19,9 @@ from typing import Any, NoReturn, cast
 import click
 
 from verilocc_mlir.cli.help import HELP, Group
-from verilocc_mlir.cli.output import discard_stdout
-from verilocc_mlir.cli.signals import end_on_sigterm
+from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.mir.stages import stop_before
 from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
 from verilocc_mlir.version import __version__
 
@@ -31,14 +31,14 @@ _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 _COMMANDS = {
     "compile": "compile",
-    "report": "report",
+    "report": "compile",
     "compile-many": "compile_many",
-    "iree": "iree",
-    "torch": "torch",
+    "iree": "frontend",
+    "torch": "frontend",
     "allocate": "allocate",
     "audit": "audit",
     "hunt": "hunt",
-    "recheck": "recheck",
+    "recheck": "audit",
     "cost": "cost",
     "compare": "cost",
     "measure": "measure",
@@ -52,6 +52,38 @@ _COMMANDS = {
     "doctor": "doctor",
 }
 """The commands in the order of the help, each with its module of this package, where it is ``NAME_command``."""
+
+SUMMARIES = {
+    "compile": "Compile LLVM IR (.ll, .bc) or pre-RA machine IR (.mir) for an AMD GPU; IN is - for standard input.",
+    "report": "Compile as verilocc compile does, and write a page about it instead of the result: "
+    "one HTML file with pictures.",
+    "compile-many": "Compile many files, and all in directories, as verilocc compile does each; one that "
+    "fails stops no other.",
+    "iree": "Compile an MLIR module with IREE, its GPU kernels with register assignments that are proved.",
+    "torch": "Compile a Torch module through IREE, its GPU kernels with register assignments that are proved.",
+    "allocate": f"Have a server allocate machine IR (llc {stop_before(0)} for sgpr, greedy,2 for vgpr), "
+    "and audit it here.",
+    "audit": "Prove that AFTER computes what BEFORE does, or show where it does not.",
+    "hunt": "Look for faults of LLVM's register allocators: audit what they make of each PATH under many options.",
+    "recheck": "Replay the obligations that verilocc audit --smt-dir=DIR wrote.",
+    "cost": "What the kernels of FILE cost by the model: a code object, llc's assembly (.s) or machine IR (.mir).",
+    "compare": "What the kernels of A and B cost by the model, side by side, and which component the "
+    "difference comes from.",
+    "measure": "Run BASE and each CANDIDATE in turns on one device, on the same inputs, and say which is faster.",
+    "gate": "Compare what kernels take with a baseline or with budgets: registers, spills, waves, "
+    "scratch, LDS, and whether they are proved.",
+    "why": "Where the functions of FILE need most registers, the values that are live there, and "
+    "what costs waves or spills.",
+    "serve": "Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; "
+    "docs/guide/service-operate.md has the limits.",
+    "corpus": "Kernels of many sources, and the data set of allocation problems made of them.",
+    "train": "Train the model. Interrupted runs go on where they were when the same command is given again.",
+    "adapt": "Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR.",
+    "eval": "Measure the model and the trivial policies on the problems in DIR; every answer is proved.",
+    "doctor": "Say what is found, what is missing, and how to mend it. Exit code 0 if all that is "
+    "needed is there, else 2.",
+}
+"""The first paragraph of each command's help, so that the list of commands loads no module of them."""
 
 _WITH_OTHERS_CODE = ("torch", "serve", "corpus", "train", "adapt", "eval")
 """Commands in whose process a user's program runs, or large packages of others: Python stays as it is there."""
@@ -69,6 +101,9 @@ class _Commands(Group):
         module = importlib.import_module(f"verilocc_mlir.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
+
+    def listed(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return click.Command(cmd_name, help=SUMMARIES[cmd_name])
 
 
 @click.group(cls=_Commands, context_settings=HELP)

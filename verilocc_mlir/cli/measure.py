@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,13 +16,15 @@ from verilocc_mlir.cli.given import given_as
 from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.measure.device import Device, OpenDevice, ReplayDevice, Subject, digest
+from verilocc_mlir.measure.hip_device import HipDevice, Launch
+from verilocc_mlir.measure.iree import Executable, IreeDevice
+from verilocc_mlir.measure.journal import Journal
+from verilocc_mlir.measure.runner import Turns, asked, measure, measure_apart
+from verilocc_mlir.report.tables import print_measurements
+from verilocc_mlir.report.text import console
+from verilocc_mlir.results.measure import Measurement, MeasureRun, to_json
 from verilocc_mlir.version import __version__
-
-if TYPE_CHECKING:
-    from verilocc_mlir.measure.device import Device, OpenDevice, Subject
-    from verilocc_mlir.measure.journal import Journal
-    from verilocc_mlir.measure.runner import Turns
-    from verilocc_mlir.results.measure import MeasureRun
 
 _GROUPS: dict[str, Any] = {
     "verilocc measure": [
@@ -122,10 +124,6 @@ def measure_command(given: _MeasureGiven) -> int:
     Exit codes: 0 measured, whoever is faster; 1 results differ; 2 no device, bad input, or a run that failed.
     No GPU was at hand when this was written: the ways through HIP and IREE's HIP driver were never run on one.
     """
-    from verilocc_mlir.measure.device import digest
-    from verilocc_mlir.measure.journal import Journal
-    from verilocc_mlir.measure.runner import Turns, asked
-
     if given.journal:
         check_writable(given.journal)
     ir_sha256 = digest(read(given.ir)) if given.ir else ""
@@ -148,13 +146,8 @@ def measure_command(given: _MeasureGiven) -> int:
         kept = stack.enter_context(Journal(Path(given.journal))) if given.journal else None
         run = _measured(opened, apart, kept, subjects, turns, ir_sha256, given.again, say)
     if given.as_json:
-        from verilocc_mlir.results.documents.measure import to_json
-
         click.echo(to_json(run, __version__), nl=False)
     else:
-        from verilocc_mlir.report.measure.text import print_measurements
-        from verilocc_mlir.report.text import console
-
         print_measurements(run, console())
     return int(run.exit_code)
 
@@ -170,12 +163,8 @@ def _open(device: str, launch: dict[str, Any]) -> tuple[Device, OpenDevice | Non
         if kind in _SUITED and name not in _SUITED[kind] and launch[name] not in (None, "", 0, ()):
             raise click.UsageError(f"--{_FLAGS.get(name, name)} is not for --device={kind}")
     if kind == "replay" and which:
-        from verilocc_mlir.measure.replay import ReplayDevice
-
         return ReplayDevice(Path(which)), None
     if kind == "iree" and which:
-        from verilocc_mlir.measure.iree import Executable, IreeDevice
-
         executable = None
         if launch["executable"]:
             if launch["grid"] is None:
@@ -183,8 +172,6 @@ def _open(device: str, launch: dict[str, Any]) -> tuple[Device, OpenDevice | Non
             executable = Executable(launch["executable"], launch["grid"], launch["entry"], launch["constants"])
         return IreeDevice(which, function=launch["kernel"], inputs=launch["inputs"], executable=executable), None
     if kind == "hip" and (not which or which.isdecimal()):
-        from verilocc_mlir.measure.hip_device import HipDevice, Launch
-
         grid = launch["grid"]
         how = Launch(grid or (1, 1, 1), launch["kernel"], launch["block"], launch["lds"], launch["arguments"])
         again = partial(HipDevice, how, int(which or 0))
@@ -206,10 +193,6 @@ def _measured(
     say: Callable[[str], None],
 ) -> MeasureRun:
     """Every candidate beside the first subject, the base; what is measured is kept before the next one begins."""
-    from verilocc_mlir.measure.apart import measure_apart
-    from verilocc_mlir.measure.runner import asked, measure
-    from verilocc_mlir.results.measure import Measurement, MeasureRun
-
     first, *others = subjects
     measurements: list[Measurement] = []
     known: set[str] = set()

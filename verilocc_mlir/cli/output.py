@@ -1,12 +1,14 @@
-"""Reading inputs, and writing results: all of it or nothing."""
+"""Reading inputs, and writing results: all of it or nothing, also where a signal ends the command."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from verilocc_mlir import files
 from verilocc_mlir.errors import InputError
@@ -126,3 +128,16 @@ def discard_stdout() -> None:
 
 def _not_written(path: str, error: OSError) -> InputError:
     return InputError(f"cannot be written: {error.strerror}", where="standard output" if path == STDIO else path)
+
+
+# SIGTERM ends a command as Ctrl-C does: tools killed, nothing written, exit code 130.
+
+
+def end_on_sigterm() -> None:
+    """From now on; a handler that a user's program has put there stays."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt

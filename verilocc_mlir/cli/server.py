@@ -96,7 +96,7 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
         UnsupportedError: the extra is not installed. InputError: as for ``Client``.
     """
     needs_service()
-    from verilocc_mlir.remote.quiet import quiet_grpc
+    from verilocc_mlir.remote.cached_allocator import quiet_grpc
 
     with contextlib.ExitStack() as stack:
         with quiet_grpc():
@@ -104,7 +104,7 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
 
             address = server
             if server == LOCAL:
-                from verilocc_mlir.service.inprocess import serving
+                from verilocc_mlir.service.running import serving
 
                 address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
             client = stack.enter_context(Client(address, access, shown=server))

@@ -7,10 +7,14 @@ from typing import Any
 
 import click
 
+from verilocc_mlir.cli.given import POSITIVE
 from verilocc_mlir.cli.help import Command, grouped_help
-from verilocc_mlir.cli.limits import POSITIVE
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.why import why
+from verilocc_mlir.report.text import console
+from verilocc_mlir.report.why import print_why
+from verilocc_mlir.results.why import to_json
 
 _GROUPS: dict[str, Any] = {
     "verilocc why": [
@@ -61,17 +65,10 @@ def why_command(source: str, function: str, lds: int, values: int, as_json: bool
 
     Exit codes: 0, or 2 for bad input or a failed tool.
     """
-    from verilocc_mlir.pipeline.why import why
-
     path = "<stdin>" if source == STDIO else source
     run = why(read(source), path, Settings(verify=False, **options), function=function, launch_lds=lds)
     if as_json:
-        from verilocc_mlir.results.documents.why import to_json
-
         click.echo(to_json(run), nl=False)
     else:
-        from verilocc_mlir.report.text import console
-        from verilocc_mlir.report.why.text import print_why
-
         print_why(run, console(), values)
     return 0

@@ -14,7 +14,7 @@ from functools import lru_cache
 from verilocc_mlir.cost.instructions import Instruction
 from verilocc_mlir.cost.lanes import Lanes, State, value_of
 from verilocc_mlir.cost.memory import dwords
-from verilocc_mlir.cost.sources import Figure, Origin, Source
+from verilocc_mlir.cost.rates import Figure, Origin, Source
 from verilocc_mlir.target.targets import SpeedModel, Target
 
 _BANKS = Figure(32, Source(Origin.LLVM, "the ISA manuals: 32 banks of 4 bytes a CU"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from verilocc_mlir.cost import registers
+from verilocc_mlir.cost import instructions
 from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP, extra_sgprs, vector_registers, waves
 from verilocc_mlir.target.targets import Target
 
@@ -63,14 +63,14 @@ class Figures:
         for number in numbers:
             bank, base = (
                 ("v", 0)
-                if number < registers.AGPR
-                else ("a", registers.AGPR)
-                if number < registers.SGPR
-                else ("s", registers.SGPR)
+                if number < instructions.AGPR
+                else ("a", instructions.AGPR)
+                if number < instructions.SGPR
+                else ("s", instructions.SGPR)
             )
-            if number < registers.TTMP:
+            if number < instructions.TTMP:
                 highest[bank] = max(highest[bank], number - base + 1)
-        scalars = highest["s"] + extra_sgprs(target, vcc=registers.VCC in numbers)
+        scalars = highest["s"] + extra_sgprs(target, vcc=instructions.VCC in numbers)
         return replace(
             self,
             vectors=vector_registers(target, highest["v"], highest["a"]) if self.vectors is None else self.vectors,

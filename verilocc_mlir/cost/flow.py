@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verilocc_mlir.analysis.cfg import ControlFlow, flow_graph
-from verilocc_mlir.analysis.loops import LoopForest, find_loops
+from verilocc_mlir.analysis.cfg import ControlFlow, LoopForest, find_loops, flow_graph
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.sources import Figure, Origin, Source
+from verilocc_mlir.cost.rates import Figure, Origin, Source
 
 _TRIPS = Figure(10, Source(Origin.ASSUMED, "iterations where neither the IR nor the code says how many"))
 FIGURES = {"iterations of a loop": _TRIPS}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.cost.sources import Figure, Origin, Source
+from verilocc_mlir.cost.rates import Figure, Origin, Source
 
 _EQUAL = 1e-6
 """Share of a figure below which two are the same: they are sums of floating-point numbers."""

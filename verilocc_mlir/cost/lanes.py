@@ -18,8 +18,7 @@ from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.flow import Flow
-from verilocc_mlir.cost.instructions import Instruction, Kind, decode, halves
-from verilocc_mlir.cost.registers import EXEC, is_vector, units
+from verilocc_mlir.cost.instructions import EXEC, Instruction, Kind, decode, halves, is_vector, units
 
 _Rule = Callable[..., "Lanes | None"]
 _WORD = 0xFFFFFFFF

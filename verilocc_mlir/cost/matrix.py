@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from verilocc_mlir.cost.sources import Figure, Origin, Source, sourced
+from verilocc_mlir.cost.rates import Figure, Origin, Source, sourced
 from verilocc_mlir.target.targets import SpeedModel, Target
 
 _MFMA = re.compile(

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Block
-from verilocc_mlir.cost.instructions import Instruction, Kind
-from verilocc_mlir.cost.registers import SGPR, is_vector, units
+from verilocc_mlir.cost.instructions import SGPR, Instruction, Kind, is_vector, units
 from verilocc_mlir.target.targets import Target
 
 _DWORDS = {

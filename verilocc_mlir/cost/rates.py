@@ -6,13 +6,62 @@ counts in these slots (SISchedule.td, SICommonWriteRes). RDNA: a wave of 32 take
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
+from typing import TypeVar
 
 from verilocc_mlir.cost.instructions import Rate
-from verilocc_mlir.cost.sources import Figure, Origin, Source
 from verilocc_mlir.target.targets import SpeedModel, Target
+
+# Where a figure of the model comes from. It stands beside the figure; the table in the documentation is made of it.
+
+
+_Rule = TypeVar("_Rule", bound=Callable[..., object])
+
+
+class Origin(Enum):
+    """How a figure is known."""
+
+    MEASURED = "measured"
+    LLVM = "LLVM"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a figure comes from.
+
+    Attributes:
+        origin: how it is known.
+        detail: what was measured, LLVM's file, or what the assumption rests on.
+    """
+
+    origin: Origin
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure and its source."""
+
+    value: float
+    source: Source
+
+
+RULES: dict[str, Source] = {}
+"""Sources of the rules that compute figures, by ``module.function``."""
+
+
+def sourced(origin: Origin, detail: str) -> Callable[[_Rule], _Rule]:
+    """Say where the figures in a function come from."""
+
+    def noted(rule: _Rule) -> _Rule:
+        RULES[f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"] = Source(origin, detail)
+        return rule
+
+    return noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +235,6 @@ def _rdna(target: Target) -> dict[str, Figure]:
     }
 
 
-@lru_cache(maxsize=32)
 def figures(target: Target) -> Mapping[str, Figure]:
     """The figures of a target by the field of ``Rates``, those by rate as ``valu_issue.full``."""
     return _rdna(target) if target.wave_size == 32 else _cdna(target)

@@ -12,11 +12,10 @@ from enum import IntEnum
 from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Block
-from verilocc_mlir.cost.instructions import Instruction, Kind, Rate
+from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, is_vector, units
 from verilocc_mlir.cost.matrix import CYCLES_PER_PASS, VALU_BEFORE_MFMA, Mfma, Use, mfma, wait_states, wmma_cycles
 from verilocc_mlir.cost.memory import counters, dwords, waits
 from verilocc_mlir.cost.rates import Rates, rates
-from verilocc_mlir.cost.registers import is_vector, units
 from verilocc_mlir.cost.unhidden import Unhidden
 from verilocc_mlir.target.targets import Target
 

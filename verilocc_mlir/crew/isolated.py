@@ -10,8 +10,6 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-from verilocc_mlir.crew.worker import ending
-
 
 class Ended(Exception):
     """The copy ended without a result; ``args[0]`` is what it wrote to standard error, or the signal."""
@@ -74,4 +72,5 @@ def call_isolated(function: Callable[[], str]) -> str:
             return result.decode()
         complaints.seek(0)
         text = complaints.read().decode("utf-8", "replace").strip()
-        raise Ended(text.splitlines()[0] if text else ending(status) if status < 0 else "no message")
+        crash = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
+        raise Ended(text.splitlines()[0] if text else crash if status < 0 else "no message")

@@ -1,4 +1,4 @@
-"""A function called of many items at once, here in threads; ``ray_tasks.Tasks`` does it on a cluster."""
+"""A function called of many items at once, here in threads; ``ray_cluster.Tasks`` does it on a cluster."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from smt_verifier.audit.core.moves import lane_move
 from smt_verifier.audit.core.semantics import COPIES, NO_CODE, WHOLE_WAVE_COPIES, is_pure, spill_slot
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes
-from verilocc_mlir.analysis.liveness import Segment
-from verilocc_mlir.analysis.physical import physical_liveness
+from verilocc_mlir.analysis.liveness import Segment, physical_liveness
 from verilocc_mlir.explain.boxes import Box, boxes_of_runs
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.problem.model import AllocationProblem

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from verilocc_mlir.analysis.cfg import control_flow
-from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.explain.boxes import Box
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange, united

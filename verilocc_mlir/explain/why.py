@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.explain.follow import TextMove, follow
-from verilocc_mlir.explain.idle import hint, idle_at
 from verilocc_mlir.explain.pressure import demand_of_bank, is_of_bank, peak, registers_of_lanes
-from verilocc_mlir.explain.source import SourceLines
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.problem.build import phase_liveness
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
@@ -20,8 +18,8 @@ from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.results.page import PhaseRecord
 from verilocc_mlir.results.why import FilePressure, LiveValue, Moved, Site, Threshold, WhyFunction
 from verilocc_mlir.spilling.actions import SpillAction
-from verilocc_mlir.spilling.constants import constants
-from verilocc_mlir.spilling.gaps import parts_of, register_gaps
+from verilocc_mlir.spilling.gaps import Gap, RegisterGaps, parts_of, register_gaps
+from verilocc_mlir.spilling.ground import constants
 from verilocc_mlir.spilling.relieve import Spiller
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.occupancy import extra_sgprs, waves, waves_by_work_group
@@ -231,3 +229,137 @@ def _words(instruction: Instruction) -> str:
 
 def _short(text: str) -> str:
     return _FLAGS.sub("", _IMPLICIT.sub("", text)).replace(" , ", " ")
+
+
+# Source lines of machine instructions: ``debug-location !N`` followed through the IR module's metadata.
+#
+# Source: LLVM's LangRef, "DILocation". A scope is a block or a subprogram, which names its file.
+
+
+_NODE = re.compile(r"(?:^|')\s*!(?P<number>\d+) = (?:distinct )?!(?P<kind>DI\w+)\((?P<fields>.*)\)", re.MULTILINE)
+_AT = re.compile(r"debug-location (?:!(?P<number>\d+)|!DILocation\((?P<fields>[^)]*)\))")
+_DEPTH = 64
+"""Scopes and inlined calls followed."""
+
+
+class SourceLines:
+    """Where instructions of a function come from, as far as its module says.
+
+    Args:
+        preamble: the IR module of its file.
+    """
+
+    def __init__(self, preamble: str, function: MachineFunction) -> None:
+        header = "\n".join(function.header_lines)
+        # Most modules have none; a large one is then not searched line by line.
+        text = f"{preamble}\n{header}" if "!DILocation(" in preamble or "!DILocation(" in header else ""
+        self._nodes = {int(m["number"]): (m["kind"], m["fields"]) for m in _NODE.finditer(text)}
+
+    def of(self, instruction: Instruction) -> str:
+        """``file.py:12:5, inlined at file.py:40:1``; ``""`` where the text does not say."""
+        match = _AT.search(instruction.tail)
+        if match is None:
+            return ""
+        fields = match["fields"] or self._fields(int(match["number"]))
+        places: list[str] = []
+        for _ in range(_DEPTH):
+            if not fields:
+                break
+            line, column = _value(fields, "line") or "0", _value(fields, "column")
+            if line != "0":
+                places.append(f"{self._file(fields)}:{line}{f':{column}' if column else ''}")
+            fields = self._fields(_reference(fields, "inlinedAt"))
+        return ", inlined at ".join(places)
+
+    def _fields(self, number: int) -> str:
+        return self._nodes.get(number, ("", ""))[1]
+
+    def _file(self, fields: str) -> str:
+        for _ in range(_DEPTH):
+            file = self._fields(_reference(fields, "file"))
+            if file:
+                return _value(file, "filename").strip('"')
+            fields = self._fields(_reference(fields, "scope"))
+        return "?"
+
+
+def _value(fields: str, name: str) -> str:
+    match = re.search(rf'\b{name}: ("[^"]*"|[^,]+)', fields)
+    return match[1] if match else ""
+
+
+def _reference(fields: str, name: str) -> int:
+    """The number of the node that a field refers to, -1 where there is none."""
+    value = _value(fields, name)
+    return int(value[1:]) if re.fullmatch(r"!\d+", value) else -1
+
+
+# How long the values that are live at a point lie idle there, and what might free their registers.
+#
+# Hints rest on how often a value is defined and where it is next used. Whether the memory that a load reads has changed
+# by then is not looked at: they are for people to judge.
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A stretch of code in which a value is live and nothing touches it.
+
+    Attributes:
+        instructions: in it, over all blocks.
+        uses: instructions that touch it next, ascending.
+        opened_by: instructions at which it begins.
+    """
+
+    instructions: int
+    uses: tuple[int, ...]
+    opened_by: tuple[int, ...]
+
+
+_WORTH_A_HINT = 8
+"""Instructions that a value must lie idle."""
+
+NOT_IDLE = Idle(0, (), ())
+
+
+def idle_at(register: RegisterGaps | None, index: int) -> Idle:
+    """The stretch around the instruction ``index``; nothing where it touches the register."""
+    start = next((gap for gap in register.gaps if gap.first <= index < gap.stop), None) if register else None
+    if start is None:
+        return NOT_IDLE
+    stretch = {start}
+    work = [start]
+    while work:
+        gap: Gap = work.pop()
+        for neighbour in (*gap.predecessors, *gap.successors):
+            if neighbour not in stretch:
+                stretch.add(neighbour)
+                work.append(neighbour)
+    return Idle(
+        sum(gap.stop - gap.first for gap in stretch),
+        tuple(sorted(gap.closes.index for gap in stretch if gap.closes is not None)),
+        tuple(sorted(gap.opens.index for gap in stretch if gap.opens is not None)),
+    )
+
+
+def hint(
+    idle: Idle, register: RegisterGaps | None, constant: bool, at: int, placed: Mapping[int, tuple[Instruction, int]]
+) -> str:
+    """What might free the registers at instruction ``at``, in a few words, or ``""``.
+
+    Args:
+        placed: each instruction with its loop depth.
+    """
+    if idle.instructions < _WORTH_A_HINT or register is None:
+        return ""
+    if constant:
+        return "constant: make it again"
+    deepest = max((placed[use][1] for use in idle.uses), default=0)
+    opener = next((access for access in register.accesses if (access.index,) == idle.opened_by), None)
+    if idle.uses and opener is not None and opener.after is not None and opener.writes and not opener.reads:
+        instruction, depth = placed[opener.index]
+        whole = not opener.after.live & ~opener.writes
+        fixed = any(op.phys and not op.implicit for op in instruction.operands)
+        if whole and not fixed and deepest <= depth:
+            return "load it later" if any("load" in m for m in instruction.memory) else "compute it later"
+    in_loop = deepest and deepest >= placed[at][1]
+    return "let it wait in memory, loaded again in the loop" if in_loop else "let it wait in memory"

@@ -1,11 +1,11 @@
 """IREE: compile an MLIR module to a .vmfb whose GPU kernels carry proved register assignments.
 
 iree-compile runs three times, each part of the work once: up to the kernels with how each is to be tiled; from there to
-the module, leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from
-the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as IREE
-made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is proved as
-it is: IREE's own allocation is audited (``iree_native``). In the end every code object in the file is accounted for,
-byte for byte (``vmfb``).
+the module, leaving the LLVM IR of each dispatch (``iree_compiler``), which is compiled and proved (``kernels``); and
+from the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as
+IREE made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). What stays is
+proved as it is: IREE's own allocation is audited (``iree_compiler``). In the end every code object in the file is
+accounted for, byte for byte (``iree_cache``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -24,21 +24,26 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
-from verilocc_mlir.hooks.iree_cache import KeptModules
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import CONFIGURED, FROM_CONFIGURED, LINK, Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_cache import KeptModules, accounted
+from verilocc_mlir.hooks.iree_compiler import (
+    CONFIGURED,
+    FROM_CONFIGURED,
+    LINK,
+    Dispatch,
+    IreeCompiler,
+    check_target,
+    dump_flags,
+    find_iree_compile,
+    read_dispatches,
+    stopped_kernels,
+)
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
-from verilocc_mlir.hooks.iree_native import stopped_kernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
-from verilocc_mlir.hooks.iree_target import check_target
-from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource
-from verilocc_mlir.hooks.native_verdict import native_verdict, not_audited
-from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource, native_verdict, not_audited
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
-from verilocc_mlir.pipeline.server_part import REQUIRED, REQUIRED_HINT
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import REQUIRED, REQUIRED_HINT, Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import with_own_llvm

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -19,9 +19,7 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.baseline import Comparison, Replace
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_result import IreeKernel
-from verilocc_mlir.hooks.kernels import Kernels, KernelSource
-from verilocc_mlir.hooks.native_verdict import NativeVerdict
-from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.hooks.kernels import Kernels, KernelSource, NativeVerdict
 from verilocc_mlir.pipeline.key import Keys
 
 _MODULE, _INDEX = "module.vmfb", "kernels.json"
@@ -107,3 +105,26 @@ def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKern
         comparison=msgspec.convert(row["comparison"], Comparison),
         native=None if row["native"] is None else NativeVerdict(**row["native"]),
     )
+
+
+# Which code objects are in an IREE module file (.vmfb), byte for byte.
+#
+# The file holds each one whole and uncompressed, so that it can be found by its bytes.
+
+
+_ELF = b"\x7fELF"
+_EM_AMDGPU = (224).to_bytes(2, "little")
+_MACHINE_OFFSET = 18
+"""``e_machine`` in the ELF header."""
+
+
+def accounted(vmfb: bytes, wanted: Mapping[str, bytes]) -> list[str]:
+    """What is wrong with the code objects of ``vmfb``: one message each, none if it has those wanted and no others."""
+    faults = [f"the code object of {name} is not in the file" for name, data in wanted.items() if data not in vmfb]
+    at = vmfb.find(_ELF)
+    while at >= 0:
+        machine = vmfb[at + _MACHINE_OFFSET : at + _MACHINE_OFFSET + 2]
+        if machine == _EM_AMDGPU and not any(vmfb.startswith(data, at) for data in wanted.values()):
+            faults.append(f"the code object at byte {at} is none of those that belong there")
+        at = vmfb.find(_ELF, at + 1)
+    return faults

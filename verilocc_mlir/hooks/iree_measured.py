@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler
-from verilocc_mlir.hooks.iree_dump import LINK
-from verilocc_mlir.hooks.measured import MeasuredCodes, MeasuredDecision, decision, journal_of_environment
+from verilocc_mlir.hooks.baseline import MeasuredCodes, MeasuredDecision, decision, journal_of_environment
+from verilocc_mlir.hooks.iree_compiler import LINK, IreeCompiler
 from verilocc_mlir.measure.device import NoDeviceError, OpenDevice, Subject
 from verilocc_mlir.measure.iree import IreeDevice
 from verilocc_mlir.measure.journal import Journal

@@ -16,10 +16,9 @@ from typing import Any
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.forms import filled, to_data
 from verilocc_mlir.hooks.baseline import Comparison
-from verilocc_mlir.hooks.kernels import KernelSource
-from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
+from verilocc_mlir.hooks.kernels import NATIVE, KernelSource, NativeVerdict
 from verilocc_mlir.results.compile import ModelPart, models_in_documents
-from verilocc_mlir.results.documents.tries import ModelPartForm
+from verilocc_mlir.results.documents.compile import ModelPartForm
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 

@@ -8,16 +8,194 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.mlir_bindings import Bindings
-from verilocc_mlir.hooks.mlir_compile import OptMode
-from verilocc_mlir.hooks.mlir_pass import PASS_NAME, AllocatePass, PassOptions
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.hooks.mlir_bindings import Bindings, walk
+from verilocc_mlir.hooks.mlir_compile import IrOptions, OptMode, compile_ir
+from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.options import options_in, with_options
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.results.compile import Report
+
+# An MLIR pass that turns every ``gpu.module`` for an AMD GPU into a ``gpu.binary`` with a proved code object.
+#
+# It takes the place of ``gpu-module-to-binary``, and is defined in Python::
+#
+#     allocate = AllocatePass()
+#     pm = PassManager("builtin.module")
+#     pm.add("gpu.module(convert-gpu-to-rocdl{chipset=gfx942 runtime=HIP})")
+#     allocate.add_to(pm)
+#     pm.add("gpu-to-llvm")
+#     pm.run(module.operation)
+#
+# or by name, ``parse_pipeline("builtin.module(…, verilocc-allocate{fallback=false}, gpu-to-llvm)", context)``.
+#
+# The bindings (``mlir``, ``torch_mlir``, ``iree.compiler``) are those of the pass manager. None needs to be installed
+# to import this module. What happens to each module is in ``AllocatePass.results``.
+
+
+PASS_NAME = "verilocc-allocate"
+"""The pass's name in a textual pipeline."""
+
+_TARGET = "#rocdl.target"
+Verdict = Literal["proved", "untouched", "failed"]
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """Options of the pass.
+
+    Attributes:
+        settings: the spine's; processor, features, level and form of the result come from the target attribute.
+        ir: how the translated IR is prepared.
+        unhandled: what a module that is not handled gets, besides staying as it is: a ``remark`` or an ``error``.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    ir: IrOptions = field(default_factory=IrOptions)
+    unhandled: Literal["remark", "error"] = "remark"
+
+
+@dataclass(frozen=True)
+class ModuleResult:
+    """What came of one ``gpu.module``.
+
+    Attributes:
+        verdict: ``proved``: replaced by a ``gpu.binary``; ``untouched``: not for this pass, or outside what it
+            handles; ``failed``: an error, after which the pass fails.
+        reason: why, or ``""``.
+        reports: the spine's report for each target attribute, in order.
+    """
+
+    name: str
+    location: str
+    verdict: Verdict
+    reason: str = ""
+    reports: tuple[Report, ...] = ()
+    code_objects: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+class AllocatePass:
+    """The pass. One object may run any number of times; ``results`` are those of the last run, one a ``gpu.module``."""
+
+    def __init__(self, options: PassOptions | None = None) -> None:
+        self.options = options or PassOptions()
+        self.results: tuple[ModuleResult, ...] = ()
+
+    def add_to(self, pass_manager: Any) -> None:
+        """Append to a pass manager that runs on a module (or anything that holds ``gpu.module`` operations)."""
+        bindings = Bindings.of(pass_manager)
+        context = bindings.ir.Context.current
+        if context is not None:
+            bindings.prepare_remarks(context)
+        pass_manager.add(self, name="VeriloccAllocate", argument=PASS_NAME, description="Proved register allocation")
+
+    def __call__(self, operation: Any, running: Any) -> None:
+        """What the pass manager calls: the operation to work on, and the running pass."""
+        bindings = Bindings.of(operation)
+        modules = [nested for nested in walk(operation) if str(nested.name) == "gpu.module"]
+        self.results = ()
+        if modules and modules[0] == operation.operation:
+            bindings.error(operation, f"{PASS_NAME} replaces gpu.module operations: run it on what holds them")
+            running.signal_pass_failure()
+            return
+        worked = [(module, self._compile(bindings, module)) for module in modules]
+        self.results = tuple(result for _, result in worked)
+        # Diagnostics last: upstream's bindings abort if anything is raised between an error and the pass's failure.
+        failed = False
+        for module, result in worked:
+            if result.verdict == "proved":
+                _remark_parts(bindings, module, result)
+                _replace(bindings, module, result)
+            elif result.verdict == "failed" or self.options.unhandled == "error":
+                bindings.error(module, f"{PASS_NAME}: @{result.name}: {result.reason}")
+                failed = True
+            else:
+                bindings.remark(module, f"{PASS_NAME}: @{result.name} is left as it is: {result.reason}")
+        if failed:
+            running.signal_pass_failure()
+
+    def _compile(self, bindings: Bindings, module: Any) -> ModuleResult:
+        name = str(bindings.ir.StringAttr(module.attributes["sym_name"]).value)
+        location = str(module.location)
+        try:
+            targets = _targets(bindings, module)
+        except UnsupportedError as error:
+            return ModuleResult(name, location, "untouched", error.render())
+        reports: list[Report] = []
+        objects: list[bytes] = []
+        try:
+            ir = bindings.translate(module)
+            for target in targets:
+                where = f"gpu.module @{name}"
+                compiled = compile_ir(ir, target, where=where, settings=self.options.settings, options=self.options.ir)
+                reports.append(compiled.report)
+                if compiled.report.outcome is not Outcome.PROVED or compiled.data is None:
+                    return ModuleResult(name, location, "failed", _why(compiled.report), tuple(reports))
+                objects.append(compiled.data)
+        except UnsupportedError as error:
+            return ModuleResult(name, location, "untouched", error.render(), tuple(reports))
+        except VeriloccError as error:
+            return ModuleResult(name, location, "failed", error.render(), tuple(reports))
+        return ModuleResult(name, location, "proved", "", tuple(reports), tuple(objects))
+
+
+def _targets(bindings: Bindings, module: Any) -> list[RocdlTarget]:
+    """The module's target attributes, all of them AMD GPUs.
+
+    Raises:
+        UnsupportedError: it has none, or others too.
+    """
+    texts = [str(attribute) for attribute in _target_attributes(bindings, module)]
+    if not texts:
+        raise UnsupportedError("it has no targets", hint="run rocdl-attach-target{chip=…} before")
+    foreign = [text for text in texts if not text.startswith(_TARGET)]
+    if foreign:
+        raise UnsupportedError(f"it has a target that is no {_TARGET}: {', '.join(foreign)}")
+    return [RocdlTarget.parse(text) for text in texts]
+
+
+def _target_attributes(bindings: Bindings, module: Any) -> list[Any]:
+    return list(bindings.ir.ArrayAttr(module.attributes["targets"])) if "targets" in module.attributes else []
+
+
+def _replace(bindings: Bindings, module: Any, result: ModuleResult) -> None:
+    attributes = _target_attributes(bindings, module)
+    handler = module.attributes.get("offloadingHandler")
+    bindings.replace_with_binary(module, list(zip(attributes, result.code_objects, strict=True)), handler)
+
+
+def _remark_parts(bindings: Bindings, module: Any, result: ModuleResult) -> None:
+    """The part of a server and of models, and what took the place of our allocation."""
+    for report in result.reports:
+        if report.server:
+            message = f"{PASS_NAME}: @{result.name}: the allocation server had not its part: {report.server}"
+            bindings.remark(module, message)
+        for part in report.models:
+            bindings.remark(module, f"{PASS_NAME}: @{result.name}: model {part.line()}")
+        for function in report.functions:
+            for phase in function.phases:
+                if phase.fallback:
+                    bindings.remark(
+                        module,
+                        f"{PASS_NAME}: @{result.name}: {function.name}, {phase.phase.upper()}: "
+                        f"{phase.allocator}'s allocation instead, proved: {phase.fallback_reason}",
+                    )
+
+
+def _why(report: Report) -> str:
+    """The reason of a report that is not proved, from the first phase that is not."""
+    for function in report.functions:
+        for phase in function.phases:
+            if phase.outcome is not Outcome.PROVED:
+                return f"{function.name}, {phase.phase.upper()}: {phase.outcome}: {phase.attempts[-1].reason}"
+    return f"{report.outcome}, without a finding"
+
 
 _ANCHOR = re.compile(r"\s*(?P<anchor>[\w.]+)\s*\((?P<body>.*)\)\s*\Z", re.DOTALL)
 _ELEMENT = re.compile(rf"{re.escape(PASS_NAME)}\s*(?:\{{(?P<options>.*)\}})?\Z", re.DOTALL)

@@ -26,10 +26,9 @@ from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.iree import compile_mlir
-from verilocc_mlir.hooks.iree_compiler import FlagError, IreeCompiler, find_iree_compile
+from verilocc_mlir.hooks.iree_compiler import FlagError, IreeCompiler, check_target, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
 from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
-from verilocc_mlir.hooks.iree_target import check_target
 from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, front_end, import_module, name_of
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.options import with_options

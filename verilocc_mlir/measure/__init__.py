@@ -1,4 +1,5 @@
 """Two codes of one kernel, run in turns on one device, and which of them is faster.
 
-``statistics`` decides, ``runner`` takes turns, ``journal`` keeps; devices are ``hip_device``, ``iree`` and ``replay``.
+``runner`` takes turns and decides, ``journal`` keeps; devices are in ``hip_device`` and ``iree``, one that was
+recorded in ``device``.
 """

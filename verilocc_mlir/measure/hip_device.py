@@ -12,10 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.measure.arguments import Bound, arguments_of, bind, interface_of, kernarg, words_of
-from verilocc_mlir.measure.clocks import clocks_of
-from verilocc_mlir.measure.device import Subject, Work, file_subject
-from verilocc_mlir.measure.fill import Filling
+from verilocc_mlir.measure.arguments import Bound, Filling, arguments_of, bind, interface_of, kernarg, words_of
+from verilocc_mlir.measure.device import Subject, Work, clocks_of, file_subject
 from verilocc_mlir.measure.hip import Dimensions, Hip
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel
 from verilocc_mlir.toolchain.metadata import CodeObject, KernelMetadata, read_code_object

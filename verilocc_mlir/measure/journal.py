@@ -12,9 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.lines import JsonLines, records_in
-from verilocc_mlir.results.documents.measure import measurement_data, measurement_from_data
-from verilocc_mlir.results.measure import Measurement
+from verilocc_mlir.files import JsonLines, records_in
+from verilocc_mlir.results.measure import Measurement, measurement_data, measurement_from_data
 
 VARIABLE = "VERILOCC_MEASURED"
 """Environment variable: the journal that ``replace=measured`` decides by."""

@@ -158,7 +158,7 @@ class _Draft:
         for. A caller can only pass on what its callees keep, so a function keeps as many for each level above it.
 
         Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
-        a VGPR is left for the return address (``problem/fixed.py``), it is one more.
+        a VGPR is left for the return address (``problem/build.py``), it is one more.
         """
         convention = function_attributes(self.file.preamble, code.name).calling_convention
         given = (_given(code) | _passed(self.file, code.name)) - callee_saved(convention, self.target)

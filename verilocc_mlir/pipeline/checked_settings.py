@@ -6,8 +6,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.learned import check_plan_model
-from verilocc_mlir.pipeline.server_part import check_required
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Settings, check_required
 from verilocc_mlir.remote.cached_allocator import check_way
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.toolchain.choose import choose_tools

@@ -21,34 +21,29 @@ from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Budget, Clock
 from verilocc_mlir.pipeline.effort import OURS
-from verilocc_mlir.pipeline.finish import Finisher
-from verilocc_mlir.pipeline.late_order import LateOrder, late_order
-from verilocc_mlir.pipeline.leave_out import rest_without
+from verilocc_mlir.pipeline.finish import Finisher, LateOrder, late_order
+from verilocc_mlir.pipeline.guard import rest_without
 from verilocc_mlir.pipeline.phase import with_functions
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned
 from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
-from verilocc_mlir.pipeline.server_part import missed_by_server
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings, missed_by_server
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.call_masks import close_masks
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
-from verilocc_mlir.toolchain.ir_attributes import without_features
-from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.late_traps import left_unverified
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, left_unverified
 from verilocc_mlir.toolchain.mmra import loses_mmra
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
-from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
 from verilocc_mlir.toolchain.verifier import unverified, without_functions
 from verilocc_mlir.version import __version__
 

@@ -12,9 +12,8 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.callees import BrokenPromiseError
 from verilocc_mlir.pipeline.compilation import Compilation, Compiled
-from verilocc_mlir.pipeline.leave_out import anything_left, with_callers
-from verilocc_mlir.pipeline.server_part import check_required, require_server
-from verilocc_mlir.pipeline.settings import Effort, Settings
+from verilocc_mlir.pipeline.guard import anything_left, with_callers
+from verilocc_mlir.pipeline.settings import Effort, Settings, check_required, require_server
 from verilocc_mlir.results.compile import FunctionReport
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.verifier import verifier_fault

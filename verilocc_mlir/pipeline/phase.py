@@ -262,25 +262,25 @@ class PhaseRunner:
     def _record(self, file: MirFile, functions: list[_Function], phase: Phase) -> None:
         if self.recording is None:
             return
-        from verilocc_mlir.results.page import Action
+        from verilocc_mlir.results.page import Action, PhaseRecord
 
         for function in functions:
             candidate = function.candidate
             # With spill code in it, the question was another function's: what was done is then read off the text.
             exact = candidate if candidate is not None and not candidate.spills else None
             ours = exact is not None and exact.function is not None and function.chosen is exact.function
-            self.recording.add(
-                file,
-                self.target,
-                phase,
+            record = PhaseRecord(
+                function=function.before.name,
+                phase=phase,
                 before=function.before,
                 after=function.chosen,
                 llvm=function.llvm,
                 problem=exact.problem if exact is not None else None,
                 proposal=exact.proposed[-1].proposal if exact is not None and ours else None,
                 asked=tuple(function.solver.answers) if function.solver is not None else (),
-                actions=[Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills],
+                actions=tuple(Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills),
             )
+            self.recording.add(file, self.target, record)
 
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
         limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
@@ -297,7 +297,7 @@ class PhaseRunner:
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
         if candidate.spills and function.chosen is not None:
             # Few functions spill.
-            from verilocc_mlir.spilling.shared_slots import with_shared_slots
+            from verilocc_mlir.spilling.code import with_shared_slots
 
             function.chosen = with_shared_slots(function.chosen)
 

@@ -44,8 +44,7 @@ from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import load_input
-from verilocc_mlir.toolchain.ir_attributes import with_attributes
-from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
 if TYPE_CHECKING:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import dataclass, field, replace
 
-from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
-from verilocc_mlir.results.page import Action, CostRow, PhaseRecord
+from verilocc_mlir.results.page import CostRow, PhaseRecord
 from verilocc_mlir.target.targets import Target
 
 
@@ -25,28 +23,11 @@ class Recording:
     target: Target | None = None
     costs: dict[str, tuple[CostRow, ...]] = field(default_factory=dict[str, "tuple[CostRow, ...]"])
 
-    def add(
-        self,
-        file: MirFile,
-        target: Target,
-        phase: Phase,
-        *,
-        before: MachineFunction,
-        after: MachineFunction | None,
-        llvm: MachineFunction | None,
-        problem: AllocationProblem | None,
-        proposal: Proposal | None,
-        asked: Sequence[tuple[Obligation, Verdict]],
-        actions: Sequence[Action] = (),
-    ) -> None:
-        """Keep one function; the fields are those of ``PhaseRecord``. A problem that nobody stated is stated now."""
-        if problem is None:
-            try:
-                problem = build_problem(file, before, target, phase)
-            except VeriloccError:
-                # The report's attempts say why; the page then has no picture of this phase.
-                problem = None
+    def add(self, file: MirFile, target: Target, record: PhaseRecord) -> None:
+        """Keep one function. A problem that nobody stated is stated now."""
+        if record.problem is None:
+            # Where it cannot be stated, the report's attempts say why; the page then has no picture of this phase.
+            with contextlib.suppress(VeriloccError):
+                record = replace(record, problem=build_problem(file, record.before, target, record.phase))
         self.target = target
-        self.phases.append(
-            PhaseRecord(before.name, phase, before, after, llvm, problem, proposal, tuple(asked), tuple(actions))
-        )
+        self.phases.append(record)

@@ -350,7 +350,7 @@ def _with_shared_slots(text: str, path: str) -> str:
     if not _SPILLED.search(text):
         return text
     # Few files spill.
-    from verilocc_mlir.spilling.shared_slots import with_shared_slots
+    from verilocc_mlir.spilling.code import with_shared_slots
 
     file = parse_mir(text, path)
     functions = tuple(map(with_shared_slots, file.functions))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Generator
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.remote.access import ServerAccess
-from verilocc_mlir.remote.quiet import quiet_grpc
-from verilocc_mlir.remote.way import way_to
+from verilocc_mlir.remote.access import ServerAccess, way_to
 
 if TYPE_CHECKING:
     from verilocc_mlir.remote.allocator import RemoteAllocator
@@ -49,3 +50,22 @@ def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
         from verilocc_mlir.remote.client import Client
 
         return RemoteAllocator(Client(server, access), allocator=name)
+
+
+# gRPC without words of its own: it writes failures of handshakes and name look-ups to standard error, and our error
+# messages say the same once.
+
+
+_VERBOSITY = "GRPC_VERBOSITY"
+
+
+@contextlib.contextmanager
+def quiet_grpc() -> Generator[None, None, None]:
+    """For the block in which gRPC is loaded and a channel made: it reads this then. The environment stays as it was."""
+    was_there = _VERBOSITY in os.environ
+    os.environ.setdefault(_VERBOSITY, "NONE")
+    try:
+        yield
+    finally:
+        if not was_there:
+            os.environ.pop(_VERBOSITY, None)

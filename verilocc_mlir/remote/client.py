@@ -20,10 +20,8 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc_mlir.errors import ExitCode, VeriloccError
-from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
-from verilocc_mlir.remote.codes import DOMAIN, code_of
-from verilocc_mlir.remote.tries import printable, seconds_of
-from verilocc_mlir.remote.way import way_to
+from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess, way_to
+from verilocc_mlir.remote.tries import DOMAIN, code_of, printable, seconds_of
 
 _ALLOCATION = "/verilocc.v1.AllocationService"
 _AUDIT = "/verilocc.v1.AuditService"
@@ -111,7 +109,7 @@ class Client:
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH``.
-        access: TLS, token (``way.way_to``), and the time of a call.
+        access: TLS, token (``access.way_to``), and the time of a call.
         policy: when to try again.
         shown: what people know the server by; ``""`` for its address.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
+from grpc import StatusCode
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
@@ -54,3 +55,20 @@ def _use_of(use: allocation.ModelUse) -> ModelUse:
         seconds_of(use.wall_time),
         printable(use.note),
     )
+
+
+# Status codes by number, as ``google.rpc.Status`` has them.
+
+
+DOMAIN = "verilocc"
+"""``ErrorInfo.domain`` of every error of this service."""
+
+
+def number(code: StatusCode) -> int:
+    value = code.value
+    return int(value[0])
+
+
+def code_of(value: int) -> StatusCode:
+    """The status code of a number; UNKNOWN for one that is not known."""
+    return next((c for c in StatusCode if number(c) == value), StatusCode.UNKNOWN)

@@ -23,7 +23,7 @@ class Listing:
     path: str
     text: str
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 

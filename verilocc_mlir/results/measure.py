@@ -5,10 +5,16 @@ Times are milliseconds. A ratio is the candidate's time over the base's, so belo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated, Any, ClassVar
 
+import msgspec
+
+from verilocc_mlir import forms
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, Tool, about, filled
 
 MEASURE_VERSION = 1
 """Version of a journal's line; raised whenever ``measure.schema.json`` changes."""
@@ -166,3 +172,134 @@ class MeasureRun:
         """REFUTED if some results differ, else PROVED: the measurement was taken, whoever is faster."""
         differ = any(one.verdict is Verdict.DIFFERENT for one in self.measurements)
         return ExitCode.REFUTED if differ else ExitCode.PROVED
+
+
+# A measurement as JSON: a line of the journal of ``verilocc measure``, and what ``--json`` prints.
+
+
+class _Fine(Form):
+    """Milliseconds and ratios: kernels take microseconds."""
+
+    DIGITS: ClassVar[int] = 7
+
+
+class IntervalForm(_Fine):
+    """A median with its interval."""
+
+    median: Amount
+    low: Amount
+    high: Amount
+    confidence: Annotated[float, about("that the interval holds the true median", minimum=0, maximum=1)]
+
+
+class CodeForm(Form):
+    """One of the two codes."""
+
+    name: str
+    sha256: Annotated[Sha256, about("of its bytes; of a configuration's name where it is a recording")]
+
+
+class KernelForm(Form):
+    """What both are codes of."""
+
+    name: str
+    interface: Annotated[Sha256, about("of what a caller sees: arguments and their places, or types")]
+    ir: Annotated[Sha256 | None, about("of the kernel's LLVM IR, as data sets of labels have it")]
+
+
+class DeviceForm(Form):
+    """What ran them."""
+
+    driver: Annotated[str, about("hip, iree, triton or replay")]
+    name: str
+    architecture: str | None
+    software: Annotated[str | None, about("the driver's version")]
+
+
+class ClocksForm(Form):
+    """Clocks in MHz; null where they cannot be read."""
+
+    core_mhz: float | None
+    memory_mhz: float | None
+
+
+class RoundForm(Form):
+    """Times of one turn of each, in milliseconds."""
+
+    base: list[float]
+    candidate: list[float]
+
+
+class MeasurementDocument(_Fine, kw_only=True):
+    """One line of the journal. ``measurement`` is raised whenever this form changes."""
+
+    measurement: Annotated[int, about("version of this form", const=MEASURE_VERSION)] = MEASURE_VERSION
+    asked: Annotated[Sha256, about("of kernel, codes, device, work and settings: what has one is not run again")]
+    at: Annotated[str, about("when it ended, UTC", format="date-time")]
+    tool: Annotated[str, about("version of verilocc")]
+    kernel: KernelForm
+    base: CodeForm
+    candidate: CodeForm
+    device: DeviceForm
+    work: Annotated[Sha256, about("of launch and inputs")]
+    workload: Annotated[str, about("the same in words")]
+    before: Annotated[ClocksForm, about("before the first round")]
+    after: Annotated[ClocksForm, about("after the last round")]
+    sameness: Annotated[Sameness, about("of the results, bit for bit")]
+    why: Annotated[str | None, about("why results were not compared, or where they differ first")]
+    rounds: Annotated[list[RoundForm], about("every time that was taken; none where results differ")]
+    base_ms: IntervalForm | None
+    candidate_ms: IntervalForm | None
+    ratio: Annotated[IntervalForm | None, about("of the rounds' ratios, candidate over base; below 1: faster")]
+    tie: Annotated[float, about("ratios as near to 1 as this are no difference", minimum=0)]
+    verdict: Annotated[Verdict, about("of the candidate")]
+
+
+class MeasureDocument(Form, kw_only=True):
+    """All that one command measured."""
+
+    tool: Tool
+    exit_code: ExitNumber
+    measurements: list[MeasurementDocument]
+    known: Annotated[list[Sha256], about("'asked' of those that an earlier run had in the journal")]
+    notes: list[str]
+
+
+def schema() -> dict[str, Any]:
+    title = f"verilocc measure, version {MEASURE_VERSION}: a line of the journal, or what --json prints"
+    return forms.json_schema(MeasurementDocument, MeasureDocument, title=title)
+
+
+def measurement_data(one: Measurement) -> dict[str, Any]:
+    """A line of the journal as JSON values."""
+    return forms.to_data(filled(MeasurementDocument, one))
+
+
+def measurement_from_data(data: Mapping[str, Any]) -> Measurement:
+    """What ``measurement_data`` was made of.
+
+    Raises:
+        ValueError: ``data`` is not of that form, or of another version of it.
+    """
+    form = msgspec.convert(data, MeasurementDocument)
+    if form.measurement != MEASURE_VERSION:
+        raise ValueError(f"version {form.measurement}, not {MEASURE_VERSION}")
+    plain = forms.to_data(form)
+    del plain["measurement"]
+    plain["why"] = plain["why"] or ""
+    plain["kernel"]["ir"] = plain["kernel"]["ir"] or ""
+    for name in ("architecture", "software"):
+        plain["device"][name] = plain["device"][name] or ""
+    return msgspec.convert(plain, Measurement)
+
+
+def to_json(run: MeasureRun, version: str) -> str:
+    return forms.to_json(
+        MeasureDocument(
+            tool=Tool(version=version),
+            exit_code=int(run.exit_code),  # pyright: ignore[reportArgumentType]
+            measurements=[filled(MeasurementDocument, one) for one in run.measurements],
+            known=sorted(run.known),
+            notes=list(run.notes),
+        )
+    )

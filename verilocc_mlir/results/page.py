@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.target.targets import Target
 
 
@@ -64,7 +64,7 @@ class PhaseRecord:
     """
 
     function: str
-    phase: str
+    phase: Phase
     before: MachineFunction
     after: MachineFunction | None
     llvm: MachineFunction | None

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 
 from verilocc_mlir.service.limits import OPEN_CALLS, ServerLimits
-from verilocc_mlir.service.metrics import Metrics
+from verilocc_mlir.service.observed import Metrics
 from verilocc_mlir.service.pool import within
 from verilocc_mlir.service.status import ServiceError, malformed
 

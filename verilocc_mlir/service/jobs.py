@@ -22,7 +22,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import Allocator, allocator
-from verilocc_mlir.allocators.measure import measure
+from verilocc_mlir.allocators.cost import measure
 from verilocc_mlir.allocators.protocol import model_behind
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.analysis.lanes import virtual_classes

@@ -27,13 +27,44 @@ from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
-from verilocc_mlir.remote.codes import code_of
+from verilocc_mlir.remote.tries import code_of
 from verilocc_mlir.service import jobs
+from verilocc_mlir.service.limits import CallerLimits, Turns
 from verilocc_mlir.service.logs import log
-from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.status import ServiceError, draining, out_of_time, worker_lost
-from verilocc_mlir.service.turns import CallerLimits, Turns
 from verilocc_mlir.service.worker import answer_requests
+
+# How long a request takes of late, and so how long one that is refused should stay away.
+
+
+FIRST_SECONDS = 1.0
+"""What a request is taken to cost before one was done."""
+LEAST_SECONDS, MOST_SECONDS = 0.1, 60.0
+_WEIGHT = 0.1
+"""Of the latest request: some twenty of them make the mean."""
+
+
+@dataclass
+class Pace:
+    """A running mean.
+
+    Attributes:
+        mean: seconds that a request has a worker; None before the first one.
+    """
+
+    mean: float | None = None
+
+    def note(self, seconds: float) -> None:
+        """One more request had a worker for so long, whatever came of it."""
+        self.mean = seconds if self.mean is None else self.mean + _WEIGHT * (seconds - self.mean)
+
+    def wait(self, waiting: int, workers: int) -> float:
+        """Seconds after which those that are worked on, and ``waiting`` more, are done; within bounds that no single
+        slow or quick request moves.
+        """
+        mean = FIRST_SECONDS if self.mean is None else self.mean
+        return min(max(mean * (1 + waiting / workers), LEAST_SECONDS), MOST_SECONDS)
+
 
 # Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes
 # on that nobody waits for (github.com/python/cpython/issues/86296).

@@ -28,8 +28,8 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
-from verilocc_mlir.remote.addresses import host_and_port, is_loopback
-from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.remote.access import host_and_port, is_loopback
+from verilocc_mlir.service import logs, observed
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
@@ -300,7 +300,7 @@ class Replica:
         if options.near_only:
             _listen_on_loopback()
         if options.traces != "none":
-            tracing.set_up(options.traces)
+            observed.set_up(options.traces)
         limits = options.limits
         self._options = options
         self._pool = WorkerPool(

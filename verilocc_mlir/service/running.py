@@ -6,6 +6,10 @@ import asyncio
 import contextlib
 import signal
 import socket
+import tempfile
+import threading
+from collections.abc import Generator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +17,14 @@ import grpc
 
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.learned import PlanModel
-from verilocc_mlir.remote.addresses import SOCKET, host_and_port, is_loopback
-from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.remote.access import SOCKET, host_and_port, is_loopback
+from verilocc_mlir.service import logs, observed
 from verilocc_mlir.service.batch_book import Book
+from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.plans import Plans
-from verilocc_mlir.service.pool import WorkerPool
+from verilocc_mlir.service.pool import ThisProcess, WorkerPool
 from verilocc_mlir.service.security import TlsFiles, TokenBook
 from verilocc_mlir.service.server import Front, Server
 from verilocc_mlir.service.worker import terms_called
@@ -71,7 +76,7 @@ def serve(options: Options) -> int:
     tokens = TokenBook(options.tokens) if options.tokens is not None else None
     plan_model = PlanModel.load(options.plan_model) if options.plan_model is not None else None
     logs.set_up(options.log_level)
-    tracer = tracing.set_up(options.traces) if options.traces != "none" else None
+    tracer = observed.set_up(options.traces) if options.traces != "none" else None
     try:
         with contextlib.redirect_stderr(logs.Printed()):
             return asyncio.run(_serve(options, files, tls, tokens, plan_model))
@@ -187,3 +192,52 @@ def _bind(server: Server, address: str, tls: grpc.ServerCredentials | None) -> i
         return server.listen(address, None if address.startswith(SOCKET) else tls)
     except RuntimeError as error:
         raise InputError(f"{address} cannot be bound: it is in use, or not this machine's", where=address) from error
+
+
+# A server in a thread of this process, on a Unix socket that nobody else can reach.
+
+
+LIMITS = ServerLimits(max_request_bytes=256 << 20)
+"""The client is this process itself: there is no reason to refuse what it can hold."""
+
+
+@contextlib.contextmanager
+def serving(terms: Terms | None = None, limits: ServerLimits = LIMITS) -> Generator[str, None, None]:
+    """Serve while the block runs; gives the address, ``unix:PATH``, in a fresh directory of mode 700.
+
+    Calls that are under way at its end are given up.
+    """
+    with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
+        address = f"{SOCKET}{Path(directory) / 's'}"
+        ready: Future[asyncio.AbstractEventLoop] = Future()
+        ended = asyncio.Event()
+        offered = terms or Terms()
+        thread = threading.Thread(
+            target=lambda: asyncio.run(
+                _serve_here(address, Front(ThisProcess(offered), limits, offered), ready, ended)
+            ),
+            name="verilocc server",
+            daemon=True,
+        )
+        thread.start()
+        loop = ready.result()
+        try:
+            yield address
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+            thread.join()
+
+
+async def _serve_here(
+    address: str, front: Front, ready: Future[asyncio.AbstractEventLoop], ended: asyncio.Event
+) -> None:
+    try:
+        server = Server(front)
+        server.listen(address)
+        await server.start()
+    except BaseException as error:
+        ready.set_exception(error)
+        raise
+    ready.set_result(asyncio.get_running_loop())
+    await ended.wait()
+    await server.stop(0)

@@ -20,7 +20,7 @@ import grpc
 from grpc import StatusCode
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.remote.way import read_bytes
+from verilocc_mlir.remote.access import read_bytes
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError
 

@@ -34,13 +34,12 @@ from verilocc_mlir.service.http_json import HttpServer, Method
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
-from verilocc_mlir.service.metrics import Metrics
+from verilocc_mlir.service.observed import Metrics, refused, request_span
 from verilocc_mlir.service.plans import MOST_BYTES, PLANS, Plans
 from verilocc_mlir.service.pool import Done, Executor, within
 from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import ServiceError, defect, draining, duration
-from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 

@@ -7,10 +7,13 @@ in one register.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
+from verilocc_mlir.allocators.cells import runs
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.analysis.execution import ExecMasks
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
@@ -172,3 +175,182 @@ def _masks_of_reads(start: Gap, masks: ExecMasks) -> set[int]:
                 visited.add(successor)
                 work.append(successor)
     return needed
+
+
+# Registers for the parts of one live range, so that few copies are executed.
+
+
+_DEPTH = 3
+"""Parts of parts: how often what does not fit in one register is divided again."""
+
+_TRIED = 2
+"""Registers tried for the greater part of a range."""
+
+
+class Links:
+    """The parts of one range, their times and the cuts between them. Sets of parts are integers with a bit for each."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._up_to = [0, *accumulate(times.bit_count() for times in parts.times)]
+        between: dict[tuple[int, int], float] = {}
+        for cut in parts.cuts:
+            ends = (cut.left, cut.right) if cut.left < cut.right else (cut.right, cut.left)
+            between[ends] = between.get(ends, 0) + cut.weight
+        alike: dict[tuple[int, float], list[int]] = {}
+        for (low, high), weight in between.items():
+            alike.setdefault((high - low, weight), []).append(low)
+        # Most parts follow one another in straight code: the cuts between them differ in their places alone.
+        self._cuts = [(distance, weight, _bits(lows)) for (distance, weight), lows in alike.items()]
+
+    @cached_property
+    def times(self) -> int:
+        """When any part is live."""
+        return _union(self.parts.times)
+
+    def area(self, parts: int) -> int:
+        return sum([self._up_to[stop] - self._up_to[start] for start, stop in runs(parts)])
+
+    def inside(self, parts: int) -> list[tuple[int, float, int]]:
+        """The cuts between two of ``parts``: the distance, the weight, and the lower part of each with this weight."""
+        cuts = [(distance, weight, lows & parts & (parts >> distance)) for distance, weight, lows in self._cuts]
+        return [cut for cut in cuts if cut[2]]
+
+    @staticmethod
+    def weight(inside: list[tuple[int, float, int]], some: int) -> float:
+        """Of the cuts that have one end in ``some``, among those that ``inside`` gives of parts that hold these."""
+        return sum([((some ^ (some >> distance)) & lows).bit_count() * weight for distance, weight, lows in inside])
+
+    def groups(self, parts: int) -> list[int]:
+        """The parts that cuts connect with one another, in the order of their first parts."""
+        inside = self.inside(parts)
+        chained = 0
+        for distance, _, lows in inside:
+            if distance == 1:
+                chained |= lows
+        # What is not chained to the part before it starts a stretch, what is not to the part after it ends one.
+        firsts = [*_numbers(parts & ~(chained << 1))]
+        stretches = [(2 << last) - (1 << first) for first, last in zip(firsts, _numbers(parts & ~chained), strict=True)]
+        union: Union = {number: number for number in range(len(stretches))}
+        for distance, _, lows in inside:
+            if distance != 1:
+                for low in _numbers(lows):
+                    join(union, bisect_right(firsts, low) - 1, bisect_right(firsts, low + distance) - 1)
+        groups: dict[object, int] = {}
+        for number, stretch in enumerate(stretches):
+            node = root(union, number)
+            groups[node] = groups.get(node, 0) | stretch
+        return [*groups.values()]
+
+    def blocked(self, taken: int) -> int:
+        """The parts that are live at some of the times ``taken``."""
+        starts, started, stops, stopped = self._unbroken
+        blocked = 0
+        for start, stop in runs(taken):
+            blocked |= started[bisect_left(starts, stop)] & ~stopped[bisect_right(stops, start)]
+        for part in self._broken:
+            if self.parts.times[part] & taken:
+                blocked |= 1 << part
+        return blocked
+
+    @cached_property
+    def _stretches(self) -> list[list[tuple[int, int]]]:
+        """When each part is live."""
+        return [runs(times) for times in self.parts.times]
+
+    @cached_property
+    def _broken(self) -> list[int]:
+        """The parts that are live in several stretches of time: those that several blocks share."""
+        return [part for part, stretches in enumerate(self._stretches) if len(stretches) > 1]
+
+    @cached_property
+    def _unbroken(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """When the others start, in order, and those that started before each; the same for when they stop."""
+        rows = [(*stretches[0], 1 << part) for part, stretches in enumerate(self._stretches) if len(stretches) == 1]
+        result: list[list[int]] = []
+        for end in (0, 1):
+            ordered = sorted((row[end], row[2]) for row in rows)
+            result += [at for at, _ in ordered], [*accumulate((bit for _, bit in ordered), int.__or__, initial=0)]
+        return result[0], result[1], result[2], result[3]
+
+
+class Cover:
+    """A start for each part, so that few copies are executed.
+
+    Weights are whole numbers, so that sums of them are exact in any order.
+
+    Args:
+        taken: for each start, the times of the range at which something else is there.
+    """
+
+    def __init__(self, links: Links, taken: Mapping[int, int]) -> None:
+        self._links = links
+        blocked = {there: links.blocked(there) for there in set(taken.values())}
+        self._blocked = {start: blocked[there] for start, there in taken.items()}
+
+    def run(self) -> dict[int, int] | None:
+        cover = self._cover((1 << len(self._links.parts.times)) - 1, _DEPTH)
+        return cover and {part: start for parts, start in cover[1] for part in _numbers(parts)}
+
+    def _cover(self, wanted: int, depth: int) -> tuple[float, list[tuple[int, int]]] | None:
+        """The weight of the copies among the parts ``wanted``, and sets of them with a start for each."""
+        starts_of: dict[int, list[int]] = {}
+        for start, blocked in self._blocked.items():
+            missing = blocked & wanted
+            if not missing:
+                return 0.0, [(wanted, start)]
+            starts_of.setdefault(missing, []).append(start)
+        if not depth or not wanted & (wanted - 1):
+            return None
+        starts_of.pop(wanted, None)
+        best: tuple[float, list[tuple[int, int]]] | None = None
+        tried: set[int] = set()
+        for price, _, start, missing in self._ranked(wanted, starts_of):
+            if missing in tried or (best is not None and price >= best[0]):
+                continue
+            tried.add(missing)
+            total, sets = price, [(wanted & ~missing, start)]
+            for group in self._links.groups(missing):
+                inner = self._cover(group, depth - 1)
+                if inner is None:
+                    break
+                total += inner[0]
+                sets += inner[1]
+            else:
+                if best is None or total < best[0]:
+                    best = total, sets
+        return best
+
+    def _ranked(self, wanted: int, starts_of: Mapping[int, list[int]]) -> list[tuple[float, int, int, int]]:
+        """The cheapest starts for most of ``wanted``: the weight of the cuts between that and what is missing at a
+        start, how much is missing, the start, and what is missing.
+
+        Args:
+            starts_of: starts, by what is missing there.
+        """
+        inside = self._links.inside(wanted)
+        priced = sorted((self._links.weight(inside, missing), missing) for missing in starts_of)
+        ranked: list[tuple[float, int, int, int]] = []
+        for price, missing in priced:
+            if len(ranked) >= _TRIED and price > ranked[-1][0]:
+                break  # Areas decide between equal prices only.
+            area = self._links.area(missing)
+            ranked += [(price, area, start, missing) for start in sorted(starts_of[missing])[:_TRIED]]
+        return sorted(ranked)[:_TRIED]
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for members in sets:
+        union |= members
+    return union
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    return _union(1 << number for number in numbers)
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    for start, stop in runs(bits):
+        yield from range(start, stop)

@@ -1,4 +1,4 @@
-"""The LLVM that a compilation uses, and the driver for it."""
+"""The LLVM that a compilation uses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
-from verilocc_mlir.toolchain.drivers.job import Driver
-from verilocc_mlir.toolchain.drivers.llc import LlcDriver
-from verilocc_mlir.toolchain.find import LlvmTools, Toolchain, find_toolchain
+from verilocc_mlir.toolchain.find import LlvmTools, find_toolchain
 
 _NAMED = ("VERILOCC_LLC", "VERILOCC_LLVM")
 
@@ -66,18 +64,6 @@ def with_own_llvm(
     except ToolchainError:
         return choice
     return ToolchainChoice.TRITON
-
-
-def driver_of(tools: LlvmTools) -> Driver:
-    """The driver for that LLVM."""
-    if isinstance(tools, Toolchain):
-        return LlcDriver(tools)
-    # Imported only when it is used: most users have an llc.
-    from verilocc_mlir.toolchain.drivers.triton import TritonDriver
-    from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
-
-    assert isinstance(tools, TritonTools)
-    return TritonDriver(tools)
 
 
 def _chosen(choice: ToolchainChoice, environment: Mapping[str, str]) -> ToolchainChoice:

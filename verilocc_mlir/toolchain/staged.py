@@ -22,15 +22,20 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
-from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
-from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.drivers.llc import LlcDriver
+from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
-from verilocc_mlir.toolchain.late_traps import leave_unverified
+from verilocc_mlir.toolchain.mir_repairs import (
+    close_masks,
+    declare_dynamic_lds,
+    leave_unverified,
+    mark_uncalled,
+    refuse_unknown_intrinsics,
+    shorten_masks,
+    state_early_clobbers,
+)
 from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
-from verilocc_mlir.toolchain.printed import mark_uncalled, refuse_unknown_intrinsics, state_early_clobbers
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
@@ -341,3 +346,14 @@ def _rewritten(phase: LlvmPhase) -> Point:
 def _after(done: LlvmPhase) -> Point:
     """Where a text in which ``done`` is rewritten is resumed; for the first phase, see the top of this module."""
     return Point("before", "virtregrewriter,0") if done is LlvmPhase.SGPR else _rewritten(done)
+
+
+def driver_of(tools: LlvmTools) -> Driver:
+    """The driver for that LLVM."""
+    if isinstance(tools, Toolchain):
+        return LlcDriver(tools)
+    # Imported only when it is used: most users have an llc.
+    from verilocc_mlir.toolchain.drivers.triton import TritonDriver, TritonTools
+
+    assert isinstance(tools, TritonTools)
+    return TritonDriver(tools)

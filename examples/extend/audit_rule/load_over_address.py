@@ -16,7 +16,7 @@ from smt_verifier.audit.core.rules import Complaint, MachineRules
 from verilocc_mlir.mir.model import Instruction
 from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.audit.rules import RULE_TEXTS, RuleText
+from verilocc_mlir.report.audit import RULE_TEXTS, RuleText
 
 RULE = "load-over-address"
 

@@ -21,12 +21,9 @@ from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.labels import DEFAULT_TEACHERS, teach, teacher
-from verilocc_model.corpus.problems import problem_demands, stated_problems
-from verilocc_model.corpus.records import Record
-from verilocc_model.corpus.shards import ShardWriter
+from verilocc_model.corpus.labels import DEFAULT_TEACHERS, problem_demands, stated_problems, teach, teacher
+from verilocc_model.corpus.shards import Record, ShardWriter, split_of
 from verilocc_model.corpus.sources import source
-from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.ir_compat import downgrade
 from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.function_attributes import with_attributes
 from verilocc_model.corpus.repository import ROOT
 from verilocc_model.corpus.sources import source
 
@@ -60,3 +60,29 @@ def canonical(text: str, cell: Cell) -> str:
     text = re.sub(r"^source_filename = .*\n", f'source_filename = "{cell.name}"\n', text, flags=re.M)
     limits = {name: str(value) for name, value in cell.limits}
     return f"; {cell}\n{with_attributes(text, {'target-cpu': cell.target, **limits})}"
+
+
+# String attributes of the functions that LLVM IR text defines.
+
+
+_DEFINE = re.compile(
+    r'^(define (?:[^@\n"]|"[^"\n]*")*@(?:"[^"\n]*"|[\w.$-]+)\(.*\)(?: (?:local_)?unnamed_addr)?)(?= |$)', re.MULTILINE
+)
+
+
+def with_attributes(ir: str, attributes: Mapping[str, str]) -> str:
+    """The IR with these attributes on its functions; they replace attributes of the same name."""
+    if not attributes:
+        return ir
+    for name in attributes:
+        ir = re.sub(rf'"{re.escape(name)}"="[^"]*" ?', "", ir)
+    added = " ".join(f'"{name}"="{value}"' for name, value in attributes.items())
+    return _DEFINE.sub(rf"\1 {added}", ir)
+
+
+def with_features(ir: str, features: str) -> str:
+    """The IR with further target features on its functions."""
+    if not features:
+        return ir
+    present = re.findall(r'"target-features"="([^"]*)"', ir)
+    return with_attributes(ir, {"target-features": ",".join(dict.fromkeys([*present, features]))})

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from verilocc_mlir.pipeline.key import python_digest, versions
-from verilocc_mlir.ray_cluster import connected
-from verilocc_mlir.ray_tasks import Tasks, check_versions
+from verilocc_mlir.ray_cluster import Tasks, check_versions, connected
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_model.corpus.repository import ROOT
 from verilocc_model.corpus.sources import source

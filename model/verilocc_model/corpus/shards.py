@@ -12,15 +12,22 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Literal
 
 import zstandard
 
+from verilocc_mlir.allocators.bounds import Demand
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_model.corpus.records import Record
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.problem.schema import problem_from_json, to_json
+from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.labels import Label, Refused
 
 DATA_VERSION = 1
 MANIFEST, JOURNAL = "manifest.json", "journal.jsonl"
@@ -206,3 +213,228 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"a shard cannot be read: {error.strerror}", where=str(path)) from error
+
+
+# The contents of a data set, counted from its journal.
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def summary(journal: Rows) -> dict[str, Any]:
+    """Counts as JSON values.
+
+    ``cells`` has a row for each target, source and family. ``teachers`` has, for each phase and teacher, the number of
+    its labels, and how many of these are the best known.
+    """
+    records = [(row, record) for row in journal for record in row["records"] if record["outcome"] == "kept"]
+    by_cell = Counter(
+        (row["target"], row["source"], row["family"], row["split"], record["phase"]) for row, record in records
+    )
+    names = sorted({key[:3] for key in by_cell})
+    cells = [
+        {
+            "target": target,
+            "source": source,
+            "family": family,
+            **{f"{s}_{p}": by_cell[target, source, family, s, p] for s in SPLITS for p in ("sgpr", "vgpr")},
+        }
+        for target, source, family in names
+    ]
+    seconds = [row["seconds"] for row in journal if not row["failure"]]
+    return {
+        "kernels": len(journal),
+        "kernels_failed": sum(bool(row["failure"]) for row in journal),
+        "failures": dict(Counter(_general(row["failure"]) for row in journal if row["failure"]).most_common(12)),
+        "problems": len(records),
+        "duplicates": sum(record["outcome"] == "duplicate" for row in journal for record in row["records"]),
+        "leaks": sum(record["outcome"] == "leak" for row in journal for record in row["records"]),
+        "base_training": sum(
+            row["split"] == "train" and row["source"] != HELD_OUT_SOURCE and row["target"] != HELD_OUT_TARGET
+            for row, _ in records
+        ),
+        "splits": dict(Counter(row["split"] for row, _ in records)),
+        "phases": {
+            phase: _phase([record for _, record in records if record["phase"] == phase]) for phase in ("sgpr", "vgpr")
+        },
+        "over_pressure": {
+            target: _share([record for row, record in records if row["target"] == target and record["phase"] == "vgpr"])
+            for target in sorted({row["target"] for row, _ in records})
+        },
+        "seconds_per_kernel": {"median": median(seconds), "mean": round(sum(seconds) / len(seconds), 2)}
+        if seconds
+        else None,
+        "cells": cells,
+    }
+
+
+def _phase(problems: Rows) -> dict[str, Any]:
+    teachers = sorted({name.partition("/")[0] for one in problems for name in (*one["ranks"], *one["refused"])})
+    ranges = [one["ranges"] for one in problems] or [0]
+    return {
+        "problems": len(problems),
+        "fit": sum(one["fits"] for one in problems),
+        "without_label": sum(not one["ranks"] for one in problems),
+        "ranges": {"median": median(ranges), "most": max(ranges)},
+        "teachers": {name: _teacher(name, problems) for name in teachers},
+    }
+
+
+def _teacher(name: str, problems: Rows) -> dict[str, Any]:
+    ranks = [rank for one in problems for label, rank in one["ranks"].items() if label.partition("/")[0] == name]
+    reasons = Counter(_general(one["refused"][name]) for one in problems if name in one["refused"])
+    fitting = [one for one in problems if one["fits"]]
+    labelled = sum(any(label.partition("/")[0] == name for label in one["ranks"]) for one in fitting)
+    return {
+        "labels": len(ranks),
+        "best": sum(rank == 0 for rank in ranks),
+        "labels_where_it_fits": f"{labelled} of {len(fitting)}",
+        "refused": dict(reasons.most_common(6)),
+    }
+
+
+def _share(problems: Rows) -> str:
+    return f"{sum(not one['fits'] for one in problems)} of {len(problems)}"
+
+
+def _general(reason: str) -> str:
+    """A reason without the numbers and names of one kernel, so that equal reasons can be counted."""
+    text = reason.partition("\n")[0]
+    if ": " in text and "-gfx" in text.partition(": ")[0]:
+        text = text.partition(": ")[2]
+    return "".join("N" if c.isdigit() else c for c in text)[:90].replace("NN", "N").replace("NN", "N")
+
+
+# One line of the data set: a problem, its origin, its demand and its labels.
+#
+# Canonical JSON: ``{"version", "cell", "phase", "split", "held_out", "structure", "instructions", "fits", "demand",
+# "problem", "labels", "refused"}``; ``problem`` is as in ``verilocc_mlir/problem/allocation.schema.json``.
+
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One problem of one kernel.
+
+    Attributes:
+        instructions: number of instructions of the function as it enters the phase.
+        demand: the registers of each set of files that are needed at once. If that is more than there are, the problem
+            has no answer without spilling (``fits``).
+        labels: best first; empty where no teacher has one.
+    """
+
+    cell: Cell
+    problem: AllocationProblem
+    instructions: int
+    demand: tuple[Demand, ...]
+    labels: tuple[Label, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def split(self) -> Split:
+        return split_of(self.cell)
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """As the function of this name."""
+        return held_out(self.cell)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pressure exceeds no file. Even so, an allocation need not exist."""
+        return all(one.registers <= one.available for one in self.demand)
+
+    @property
+    def structure(self) -> str:
+        return structure_of(self.problem)
+
+    def to_json(self) -> str:
+        """One line, without its end."""
+        data = {
+            "version": RECORD_VERSION,
+            "cell": self.cell.to_data(),
+            "phase": self.problem.phase,
+            "split": self.split,
+            "held_out": self.held_out,
+            "structure": self.structure,
+            "instructions": self.instructions,
+            "fits": self.fits,
+            "demand": [asdict(one) for one in self.demand],
+            "problem": json.loads(to_json(self.problem)),
+            "labels": [asdict(label) for label in self.labels],
+            "refused": [asdict(one) for one in self.refused],
+        }
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        """A record from what ``to_json`` gave. Split, structure and the like are computed again.
+
+        Raises:
+            InputError: the problem is not valid.
+            ValueError, KeyError, TypeError: the line is no record of this version.
+        """
+        data: dict[str, Any] = json.loads(line)
+        if data["version"] != RECORD_VERSION:
+            raise ValueError(f"version {data['version']!r} is not {RECORD_VERSION}")
+        return cls(
+            Cell.from_data(data["cell"]),
+            problem_from_json(json.dumps(data["problem"])),
+            int(data["instructions"]),
+            tuple(_demand(one) for one in data["demand"]),
+            tuple(_label(one) for one in data["labels"]),
+            tuple(Refused(**one) for one in data["refused"]),
+        )
+
+
+def _demand(data: dict[str, Any]) -> Demand:
+    values: dict[str, Any] = {**data, "banks": tuple(data["banks"])}
+    return Demand(**values)
+
+
+def _label(data: dict[str, Any]) -> Label:
+    values: dict[str, Any] = {**data, "registers": tuple(data["registers"])}
+    return Label(**values)
+
+
+def structure_of(problem: AllocationProblem) -> str:
+    """SHA-256 of a problem without names and target: equal for problems that differ in nothing else."""
+    ranges = tuple(replace(live, name="") for live in problem.ranges)
+    bare = replace(problem, target="", function="", ranges=ranges)
+    return hashlib.sha256(to_json(bare).encode()).hexdigest()
+
+
+# Which part of the data set a kernel belongs to: its contents decide, never its file or the order.
+#
+# The hash covers source, family, shape and configuration, but neither target nor limits: the same kernel for another
+# GPU or with another budget is in the same part. One source and one target are kept out of the base model's training,
+# in every part, to see what the model does with kernels that it has never met. Adaptation to that target uses its
+# ``train`` part.
+
+
+Split = Literal["train", "valid", "test"]
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+
+HELD_OUT_SOURCE = "iree"
+HELD_OUT_TARGET = "gfx1201"
+_TEST, _VALID = 0.12, 0.05
+
+
+def split_of(cell: Cell) -> Split:
+    position = int(cell.configuration[:8], 16) / 2**32
+    if position < _TEST:
+        return "test"
+    return "valid" if position < _TEST + _VALID else "train"
+
+
+def held_out(cell: Cell) -> tuple[str, ...]:
+    """Why the base model must not see a cell: ``source``, ``target``; empty where it may."""
+    return reasons_held_out(cell.source, cell.target)
+
+
+def reasons_held_out(source: str, target: str) -> tuple[str, ...]:
+    """``held_out`` of a cell of that source for that target."""
+    reasons = (("source", source == HELD_OUT_SOURCE), ("target", target == HELD_OUT_TARGET))
+    return tuple(name for name, holds in reasons if holds)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.questions import Question
-from verilocc_model.encoding.vocabulary import MEETS, MEETS_AT
+from verilocc_model.encoding.vocabulary import MEETS, MEETS_AT, Question
 
 
 def usual(question: Question, *, meets: bool) -> str:

@@ -13,9 +13,8 @@ from verilocc_model.encoding.drafting import draft
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS
+from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS, Writing, domain
 from verilocc_model.encoding.witnesses import STRATEGIES, Prospects
-from verilocc_model.encoding.writing import Writing, domain
 from verilocc_model.price import price_of
 
 DEFAULT_WINDOW = 1024

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verilocc_mlir.allocators.coalesce import join_items
-from verilocc_mlir.allocators.items import Item
-from verilocc_model.encoding.questions import Question
+from verilocc_mlir.allocators.items import Item, join_items
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN
+from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN, Question
 
 
 class Joining:

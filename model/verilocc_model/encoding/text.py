@@ -30,30 +30,29 @@ from verilocc_model.encoding.vocabulary import (
     POINTERS,
     SPECIALS,
     SPLITS,
+    TEXT,
     VOCABULARY_VERSION,
+    is_plan,
     words,
 )
-from verilocc_model.encoding.writing import TEXT, is_plan
 
 BEGINNING, ARROW, END = "allocate", " ->", "\n"
 
 Encode = Callable[[str], Sequence[int]]
 
 
-@lru_cache(maxsize=1)
-def answers() -> tuple[str, ...]:
-    return (
-        JOIN,
-        APART,
-        *(f"order{k}" for k in range(ORDERS)),
-        *(f"grant{k}" for k in range(GRANTS)),
-        *(f"split{k}" for k in range(SPLITS)),
-        *POINTERS,
-        *(str(k) for k in range(NUMBERS)),
-        *(f"a{k}" for k in range(AGPRS)),
-        *(f"{k}h" for k in range(HALVES)),
-        *(f"x{k}" for k in range(SPECIALS)),
-    )
+ANSWERS = (
+    JOIN,
+    APART,
+    *(f"order{k}" for k in range(ORDERS)),
+    *(f"grant{k}" for k in range(GRANTS)),
+    *(f"split{k}" for k in range(SPLITS)),
+    *POINTERS,
+    *(str(k) for k in range(NUMBERS)),
+    *(f"a{k}" for k in range(AGPRS)),
+    *(f"{k}h" for k in range(HALVES)),
+    *(f"x{k}" for k in range(SPECIALS)),
+)
 
 
 class Trie:
@@ -86,7 +85,7 @@ class Text:
     def __init__(self, encode: Encode) -> None:
         self._encode = lru_cache(maxsize=None)(lambda text: tuple(int(t) for t in encode(text)))
         end = self._encode(END)
-        self._answers = {word: self._encode(f" {word}") + end for word in answers()}
+        self._answers = {word: self._encode(f" {word}") + end for word in ANSWERS}
         self._plans = frozenset(tokens for word, tokens in self._answers.items() if is_plan(word))
         self._lengths = sorted({len(tokens) for tokens in self._plans})
         self.longest = max(map(len, self._answers.values()))

@@ -15,9 +15,10 @@ Words are short texts, so that people can read a sequence, and a model with its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from verilocc_mlir.problem.families import FAMILIES
 
@@ -117,3 +118,116 @@ def number_after(kind: str, word: str) -> int:
     """3 of ``grant3``; -1 where the word is none of this kind."""
     tail = word[len(kind) :]
     return int(tail) if word.startswith(kind) and tail.isdigit() else -1
+
+
+# How the words of an episode are written as tokens, with the domain's vocabulary or with other tokenizers.
+#
+# Questions, facts, answers and mask are the same for all writings. A model's card says which writing it was trained
+# with: ``words``, one token for each word, or ``text`` (``encoding.text``), the tokens of a pretrained model's
+# tokenizer.
+
+
+WORDS, TEXT = "words", "text"
+WRITINGS = (WORDS, TEXT)
+
+
+class Writing(Protocol):
+    """Words as tokens of a model.
+
+    A window is a header, then facts and an answer for each question. No answer's tokens begin with another's.
+    """
+
+    @property
+    def kind(self) -> str:
+        """One of ``WRITINGS``."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Changes whenever the tokens can."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of an answer."""
+        ...
+
+    @property
+    def columns(self) -> slice | list[int]:
+        """The tokens that occur in answers: the columns of a model's scores, in this order."""
+        ...
+
+    def header(self, words: Iterable[str]) -> list[int]:
+        """The tokens that a window begins with."""
+        ...
+
+    def facts(self, words: Sequence[str]) -> list[int]:
+        """The tokens before an answer."""
+        ...
+
+    def answer(self, word: str) -> tuple[int, ...]:
+        """The tokens of an answer; KeyError where the word is no answer."""
+        ...
+
+    def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
+        """The positions among ``answers`` that belong to answers of the planning stage."""
+        ...
+
+
+def is_plan(word: str) -> bool:
+    """Whether a word answers a question of the planning stage."""
+    return word.startswith(("order", "grant", "split"))
+
+
+class Domain:
+    """The writing with one token for each word of the vocabulary."""
+
+    kind = WORDS
+    key = str(VOCABULARY_VERSION)
+    longest = 1
+
+    def __init__(self) -> None:
+        self._known = words()
+        self.columns = slice(0, len(self._known.words))
+        self._plans = frozenset(k for word, k in self._known.ids.items() if is_plan(word))
+
+    def header(self, words: Iterable[str]) -> list[int]:
+        """A token a word."""
+        return self._known.encode(words)
+
+    def facts(self, words: Sequence[str]) -> list[int]:
+        """A token a word."""
+        return self._known.encode(words)
+
+    def answer(self, word: str) -> tuple[int, ...]:
+        """One token."""
+        return (self._known.ids[word],)
+
+    def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
+        return frozenset(at for at in answers if tokens[at] in self._plans)
+
+
+@lru_cache(maxsize=1)
+def domain() -> Domain:
+    """The domain's writing."""
+    return Domain()
+
+
+# The questions of an episode.
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question.
+
+    Attributes:
+        stage: ``joining``, ``planning`` or ``placing``. facts: words that come before the answer. draft: an allowed
+            answer, found without a model: the witness's, or else a free place; ``""`` where none is known. final: the
+            next question depends on the answer. known: the draft is the answer; it is stated like a fact.
+    """
+
+    stage: str
+    facts: tuple[str, ...]
+    draft: str
+    final: bool = False
+    known: bool = False

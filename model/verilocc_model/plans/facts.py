@@ -6,6 +6,7 @@ bounds the kernel, and how far its registers are from the next count of waves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from verilocc_mlir.cost.assembly import Block, Function, parse_assembly
@@ -15,7 +16,6 @@ from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.cost.trips import find_trips
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
-from verilocc_model.plans.scale import log, share
 
 _KINDS = (Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM, Kind.WAIT, Kind.BARRIER)
 _STALLS = ("waits", "dependencies", "busy", "hazards", "branches")
@@ -96,3 +96,16 @@ def _registers(cost: KernelCost, target: Target) -> dict[str, float]:
         "lds": log(cost.lds_bytes),
         "unified": float(target.unified_vgpr),
     }
+
+
+# How facts are scaled: counts as logarithms, parts as shares.
+
+
+def log(number: float) -> float:
+    """``log2(1 + number)``, for a count."""
+    return round(math.log2(1.0 + number), 3)
+
+
+def share(part: float, whole: float) -> float:
+    """Of the whole; 0 of nothing."""
+    return round(part / whole, 4) if whole else 0.0

@@ -31,9 +31,8 @@ from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest
+from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, split_of
 from verilocc_model.corpus.sources import source
-from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import dearest_of, facts

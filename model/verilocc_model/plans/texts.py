@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.analysis.lanes import virtual_classes
-from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.cost.instructions import Kind, decode
 from verilocc_mlir.cost.memory import dwords
@@ -31,7 +30,7 @@ from verilocc_mlir.spilling.relieve import pressures
 from verilocc_mlir.target.occupancy import waves_by_vectors
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
-from verilocc_model.plans.scale import log, share
+from verilocc_model.plans.facts import log, share
 
 _FORM = re.compile(r"_(?:vgprcd|mac|saddr|vaddr|svs|addr64|offset|offen|bothen|idxen|exact|imm|sgpr|rtn)(?=_|$)")
 _HOPELESS = 1e6

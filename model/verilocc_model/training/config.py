@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
-from verilocc_model.encoding.writing import WORDS, WRITINGS
+from verilocc_model.encoding.vocabulary import WORDS, WRITINGS
 
 DEFAULT_HOLD_OUT = 0.03
 

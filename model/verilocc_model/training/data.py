@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_mlir.errors import InputError
-from verilocc_model.advice import guidance_of
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, GRANTS, words
-from verilocc_model.encoding.writing import WORDS, Writing, domain
-from verilocc_model.repair import remainders
+from verilocc_model.encoding.vocabulary import ALONE, GRANTS, WORDS, Writing, domain, words
+from verilocc_model.repair import guidance_of, remainders
 from verilocc_model.training.entries import Entry, Labelled
 
 EXAMPLES_VERSION = 7

@@ -28,9 +28,7 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
 from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.records import Record
-from verilocc_model.corpus.shards import MANIFEST, read_lines
-from verilocc_model.corpus.split import held_out, reasons_held_out, split_of
+from verilocc_model.corpus.shards import MANIFEST, Record, held_out, read_lines, reasons_held_out, split_of
 from verilocc_model.encoding.examples import Preference
 
 _SUFFIXES = (".json", ".json.gz")
@@ -42,7 +40,7 @@ class Labelled:
 
     Attributes:
         registers: by range id; empty where there is no label. greedy: the assignment of LLVM's greedy allocator; empty
-            where it is not known. refuted: refuted proposals of a model; ``training.feedback`` collects them.
+            where it is not known. refuted: refuted proposals of a model; ``samples.collect_mistakes`` collects them.
             preferences: preferences between answers that lead to proved assignments; ``training.preferences`` collects
             them.
     """

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.writing import Writing, domain
-from verilocc_model.training import checkpoint
+from verilocc_model.encoding.vocabulary import Writing, domain
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import Batch, batches, plans
-from verilocc_model.training.losses import Answers, answers_of
 
 METRICS = "metrics.jsonl"
 
@@ -54,7 +55,7 @@ class Trainer:
         self.config = config
         self.directory = directory
         self.say = say
-        self.progress = checkpoint.Progress()
+        self.progress = Progress()
         trained = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
@@ -64,8 +65,8 @@ class Trainer:
 
     def resume(self, directory: Path) -> None:
         """Continue from a checkpoint; the model already has its weights."""
-        self.progress = checkpoint.read_progress(directory)
-        checkpoint.restore(directory, self.optimizer)
+        self.progress = read_progress(directory)
+        restore(directory, self.optimizer)
 
     def run(self, data: Callable[[], tuple[Sequence[Window], Sequence[Window]]]) -> bool:
         """Train until the tokens are used up; False if the run was interrupted or out of time before.
@@ -100,7 +101,7 @@ class Trainer:
                         self._note(
                             measured, seen_loss / max(seen_answers, 1), seen_tokens / max(time_now - seen_at, 1e-9)
                         )
-                        checkpoint.save(self.directory, self.model, self.optimizer, progress)
+                        save(self.directory, self.model, self.optimizer, progress)
                         saved = seen_at = time.monotonic()
                         seen_loss, seen_answers, seen_tokens = 0.0, 0.0, 0
                     if is_last:
@@ -173,7 +174,7 @@ class Trainer:
         )
 
 
-def _schedule(progress: checkpoint.Progress, config: TrainConfig) -> float:
+def _schedule(progress: Progress, config: TrainConfig) -> float:
     """The learning rate as a part of its peak: warmed up, then a cosine down to a tenth."""
     warm = min(1.0, (progress.step + 1) / max(config.warmup, 1))
     progressed = progress.tokens / max(config.tokens, 1)
@@ -198,3 +199,119 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+# Checkpoints from which a run can be continued.
+
+
+@dataclass
+class Progress:
+    """How far a run is: steps and tokens done, passes over the data begun, seconds spent."""
+
+    step: int = 0
+    tokens: int = 0
+    epoch: int = 0
+    seconds: float = 0.0
+
+
+def save(directory: Path, model: Any, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """Write a checkpoint beside the last one, then replace that, so that one of the two is always complete."""
+    partial = directory / "checkpoint.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    model.save_pretrained(partial, safe_serialization=True)
+    torch.save(optimizer.state_dict(), partial / "optimizer.pt")
+    (partial / "progress.json").write_text(json.dumps(asdict(progress)))
+    last = directory / "checkpoint"
+    old = directory / "checkpoint.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if last.exists():
+        last.rename(old)
+    partial.rename(last)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find(directory: Path) -> Path | None:
+    """The checkpoint to continue from; None where there is none."""
+    for name in ("checkpoint", "checkpoint.old"):
+        if (directory / name / "progress.json").exists():
+            return directory / name
+    return None
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """The progress at a checkpoint.
+
+    Raises:
+        InputError: the directory is no checkpoint.
+    """
+    try:
+        return Progress(**json.loads((checkpoint / "progress.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"is no checkpoint: {error}", where=str(checkpoint)) from error
+
+
+def restore(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Load the optimizer's state; nothing but tensors is unpickled."""
+    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
+
+
+# The loss of each answer in a batch.
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a batch, each tensor of shape (answers,).
+
+    Attributes:
+        losses: negative log-likelihood in nats; for a preference, the loss of DPO.
+        right: whether the answer is ranked first; for a preference, above the rejected one.
+        weights: weights above 0.
+        preferences: whether it is a preference.
+    """
+
+    losses: Tensor
+    right: Tensor
+    weights: Tensor
+    preferences: Tensor
+
+
+def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: Callable[[], Any]) -> Answers:
+    """The losses of a causal language model on a batch.
+
+    Args:
+        model: a model of transformers, with or without an adapter.
+        bf16: compute in bfloat16 where that is safe.
+        beta: beta of DPO.
+        reference: gives the model as it was before training; called only if there are preferences.
+    """
+    tokens, every = torch.from_numpy(batch.tokens), torch.from_numpy(batch.weights)
+    rows, columns = torch.nonzero(every[:, 1:], as_tuple=True)
+    scores = _scores(model, tokens, rows, columns, bf16)
+    expected, rejected = tokens[rows, columns + 1], torch.from_numpy(batch.rejected)[rows]
+    losses = functional.cross_entropy(scores, expected, reduction="none")
+    right = scores.argmax(-1) == expected
+    pairs = rejected >= 0
+    if pairs.any():
+        preference_rows, row_shown = torch.unique(rows[pairs], return_inverse=True)
+        with torch.no_grad():
+            before = _scores(reference(), tokens[preference_rows], row_shown, columns[pairs], bf16)
+        margin = _margin(scores[pairs], expected[pairs], rejected[pairs])
+        shift = margin - _margin(before, expected[pairs], rejected[pairs])
+        # Rafailov et al. 2023, equation 7, for one answer.
+        losses = losses.masked_scatter(pairs, -functional.logsigmoid(beta * shift))
+        right = right.masked_scatter(pairs, margin > 0)
+    return Answers(losses, right, every[rows, columns + 1], pairs)
+
+
+def _margin(scores: Tensor, better: Tensor, worse: Tensor) -> Tensor:
+    """The difference between the log-probabilities of two tokens; the normalisation cancels out."""
+    return (scores.gather(1, better[:, None]) - scores.gather(1, worse[:, None]))[:, 0]
+
+
+def _scores(model: Any, tokens: Tensor, rows: Tensor, columns: Tensor, bf16: bool) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext():
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        states = inner.base_model(input_ids=tokens).last_hidden_state
+        # Only positions before an answer are scored, because the head is a large part of a small model.
+        return inner.get_output_embeddings()(states[rows, columns]).float()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,14 @@ from peft import LoraConfig, PeftModel, get_peft_model
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
+from verilocc_mlir.target.targets import target as known_target
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
-from verilocc_model.allocator import applied_for
+from verilocc_model.allocator import ADAPTERS, applied_for, family_of
 from verilocc_model.card import CARD, encoding_of, read_card, write_readme
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
-from verilocc_model.encoding.writing import TEXT, Writing
-from verilocc_model.training import checkpoint
+from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, Writing
+from verilocc_model.training import loop
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import encoded
 from verilocc_model.training.entries import entries
@@ -90,7 +92,7 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
         InputError: no data; another configuration was begun in ``out``.
     """
     _same_run(out, config)
-    begun = checkpoint.find(out)
+    begun = loop.find(out)
     model = lm.load_model(begun) if begun else lm.new_model(config)
     writing = lm.load_writing(Path(config.start), config.encoding)
     model.train()
@@ -122,7 +124,7 @@ def train_adapter(
     """
     card = read_card(base)
     _same_run(out, config)
-    begun = checkpoint.find(out)
+    begun = loop.find(out)
     writing = lm.load_writing(base, encoding_of(card))
     # The adapter's files name the base's directory, so it must be absolute.
     frozen = lm.load_model(base.resolve()).float()
@@ -253,3 +255,58 @@ def commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return git.stdout.strip() if git.returncode == 0 else ""
+
+
+# ``verilocc adapt``: a model for a GPU that its base has not seen.
+
+
+ADAPTATION = TrainConfig(
+    batch_tokens=2048, learning_rate=5e-4, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
+    threads=0,
+)  # fmt: skip
+"""The default configuration of ``adapt``; it trains for half an hour at most."""
+
+
+def adapt(
+    target: str,
+    base: Path,
+    directories: Sequence[Path],
+    out: Path,
+    say: Callable[[str], None],
+    *,
+    config: TrainConfig = ADAPTATION,
+    kernels: int = 0,
+) -> Path:
+    """Train an adapter for a GPU's family, and put base and adapters together.
+
+    Args:
+        target: the GPU; only problems for it are trained on.
+        base: a model, with or without adapters for other families.
+        out: directory of the run (``out/FAMILY``, which can be resumed) and of the model (``out/model``).
+        config: configuration of the run; its targets are replaced.
+        kernels: most kernels to train on; 0: all.
+
+    Returns:
+        The directory of the model.
+
+    Raises:
+        InputError: there is no such GPU, no base, or nothing to train on.
+    """
+    known_target(target)
+    family = family_of(target)
+    run = out / family
+    # Running out of time is no failure here.
+    train_adapter(
+        base, directories, replace(config, targets=(target,), decay_minutes=config.minutes), run, say, kernels=kernels
+    )
+    partial, model = out / "model.partial", out / "model"
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(base, partial)
+    if not (partial / CARD).exists():
+        # A pretrained model of others has no card, so it gets one.
+        write_whole(partial / CARD, json.dumps({**read_card(base), "window": config.window}, indent=1).encode())
+    shutil.rmtree(partial / ADAPTERS / family, ignore_errors=True)
+    shutil.copytree(run / "model", partial / ADAPTERS / family)
+    shutil.rmtree(model, ignore_errors=True)
+    partial.rename(model)
+    return model

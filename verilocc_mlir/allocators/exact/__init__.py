@@ -1,8 +1,8 @@
 """Exact allocation with CP-SAT of OR-Tools: the fewest registers, then the fewest copies, with proof.
 
-A live range is a set of rectangles, time across and registers up; they must not overlap. ``instants.py`` leaves out the
-points in time that decide nothing. ``frame.py`` and ``layout.py`` say what a position is. ``counting.py`` and
-``bound.py`` compute lower bounds. ``model.py`` is the packing, ``registers.py`` and ``copies.py`` the two objectives.
+A live range is a set of rectangles, time across and registers up; they must not overlap. ``frame.py`` leaves out the
+points in time that decide nothing, and says what a position is. ``bound.py`` has lower bounds and the packing,
+``allocator.py`` and ``copies.py`` the two objectives.
 OR-Tools is loaded when an ``ExactAllocator`` is made, not before.
 """
 

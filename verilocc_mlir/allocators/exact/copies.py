@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from verilocc_mlir.allocators.coalesce import meet
 from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
-from verilocc_mlir.allocators.exact.layout import Layout
-from verilocc_mlir.allocators.exact.model import PackingModel
+from verilocc_mlir.allocators.exact.bound import PackingModel
+from verilocc_mlir.allocators.exact.frame import Layout
 from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget, load
+from verilocc_mlir.allocators.items import meet
 from verilocc_mlir.problem.model import Preference
 
 _Ends = TypeVar("_Ends", bound="tuple[int | None, ...]")

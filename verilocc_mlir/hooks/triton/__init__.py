@@ -15,8 +15,7 @@ script.py``. Importing this package does not import Triton. docs/guide/triton.md
 from __future__ import annotations
 
 from verilocc_mlir.hooks.triton.hook import install, install_from_environment, installed, uninstall
-from verilocc_mlir.hooks.triton.plan_tuner import autotune_plans
-from verilocc_mlir.hooks.triton.plans import plan_configs
+from verilocc_mlir.hooks.triton.plan_tuner import autotune_plans, plan_configs
 from verilocc_mlir.hooks.triton.records import KernelRecord, clear_reports, reports
 
 __all__ = [

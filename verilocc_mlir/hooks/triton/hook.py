@@ -4,26 +4,90 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
 import re
+import sys
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace as replace_in
+from enum import Enum
+from importlib import metadata
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+import verilocc_mlir
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
-from verilocc_mlir.hooks.measured import MeasuredCodes
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, MeasuredCodes, Replace
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
-from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
-from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.checked_settings import check_settings
+from verilocc_mlir.pipeline.key import allocator_versions, file_stats, source_digest
 from verilocc_mlir.pipeline.options import member, options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.choose import choose_tools, with_own_llvm
+from verilocc_mlir.toolchain.find import LlvmTools
+
+# What the result of a compilation depends on beside Triton's own inputs: its part of Triton's cache key.
+
+
+def cache_key(settings: Settings, toolchain: LlvmTools, targets: tuple[str, ...], policy: Replace) -> str:
+    """One line that names this project's code, the allocator, the verifier's solver, LLVM and the settings.
+
+    Development versions of this project and of LLVM change without a new number: the sources are hashed, and LLVM is
+    told apart by size and time as well.
+    """
+    parts = [
+        f"verilocc {verilocc_mlir.__version__} {source_digest()[:16]}",
+        f"allocator {settings.allocator} {allocator_versions(settings)}",
+        f"z3 {metadata.version('z3-solver')}",
+        f"llvm {toolchain.version_text} {file_stats(toolchain)}",
+        f"settings {settings}",
+        f"targets {','.join(targets)}",
+        f"replace {policy.value}",
+    ]
+    return "; ".join(parts)
+
+
+# What the autotuner compiles only to time it: Triton's own, unless ours is asked for.
+#
+# An autotuner compiles every configuration, runs each, and keeps one. Allocating and proving all of them costs several
+# times what Triton's own compilations cost, for code of which one in fifty is kept. So, by default, configurations are
+# timed as Triton compiles them, and the chosen one goes through this project's pipeline when it is launched. What is
+# timed is then not what ships: with ``replace=better`` what ships is Triton's, or is modelled no dearer than that.
+# ``autotune="ours"`` has every configuration allocated and proved before it is timed.
+#
+# Triton says nowhere that it is timing, so the stack is looked at for ``Autotuner._bench`` (Triton 3.9; with a Triton
+# that has none ours are timed). Nothing of Triton's is wrapped: a program that is asked to by its environment installs
+# the hook while Triton is being imported, before there is an autotuner.
+
+
+_DEEPEST = 40
+"""Frames between a launch and the autotuner that times it, at most: benchmarkers, heuristics, the compiler's own."""
+
+
+class Autotune(Enum):
+    """Whose code is timed while configurations are compared."""
+
+    THEIRS = "theirs"
+    OURS = "ours"
+
+
+DEFAULT_AUTOTUNE = Autotune.THEIRS
+
+
+def is_timing() -> bool:
+    """Whether an autotuner has called, to time a configuration."""
+    autotuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    bench = getattr(getattr(autotuner, "_bench", None), "__code__", None)
+    frame = inspect.currentframe() if bench is not None else None
+    for _ in range(_DEEPEST):
+        if frame is None or frame.f_code is bench:
+            return frame is not None
+        frame = frame.f_back
+    return False
+
 
 VARIABLE = "VERILOCC_TRITON"
 """Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none.

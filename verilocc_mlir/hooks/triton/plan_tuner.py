@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -27,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.hooks.triton.plans import ATTRIBUTE, DEFAULT_PLANS, THEIRS, plan_configs, plan_of, without_plan
 from verilocc_mlir.measure.arguments import interface_of
+from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.results.measure import (
     Clocks,
     DeviceAbout,
@@ -40,6 +41,60 @@ from verilocc_mlir.results.measure import (
 )
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
+
+# Plans as configurations of Triton's autotuner: what says which plan a kernel is compiled by.
+#
+# It is a string attribute of the kernel (``llvm_fn_attrs``, an option of Triton's AMD back end), so that it is part of
+# Triton's own cache key, and the hook finds it in the IR.
+
+
+ATTRIBUTE = "verilocc-plan"
+"""The attribute; its value is an answer of ``pipeline/answers.py``."""
+THEIRS = "triton"
+"""As a plan: Triton's own code."""
+DEFAULT_PLANS = ("default", "max-ilp", "no-clusters", "four-waves")
+_OPTION = "llvm_fn_attrs"
+_IN_IR = re.compile(rf'"{ATTRIBUTE}"="([^"]*)"')
+
+
+def plan_in(ir: object) -> str:
+    """The plan that a kernel's IR asks for; ``""`` where it asks for none."""
+    match = _IN_IR.search(ir) if isinstance(ir, str) else None
+    return match[1] if match else ""
+
+
+def without_plan(ir: str) -> str:
+    """The IR as it would be without one."""
+    return _IN_IR.sub("", ir)
+
+
+def plan_configs(configs: Sequence[Any], plans: Sequence[str] = DEFAULT_PLANS) -> list[Any]:
+    """Each configuration with Triton's own code, and with each plan.
+
+    Args:
+        configs: ``triton.Config``.
+        plans: answers, such as ``"max-ilp"`` or ``"max-ilp + beside"``.
+
+    Raises:
+        InputError: there is no such plan.
+    """
+    words = [THEIRS, *dict.fromkeys(str(Answer.parse(plan)) for plan in plans)]
+    return [_with_plan(config, plan) for config in configs for plan in words]
+
+
+def plan_of(config: Any) -> str:
+    """The plan of a configuration; ``""`` where it has none."""
+    attributes = str(config.kwargs.get(_OPTION, ""))
+    return next((text.partition("=")[2] for text in attributes.split(",") if text.startswith(f"{ATTRIBUTE}=")), "")
+
+
+def _with_plan(config: Any, plan: str) -> Any:
+    made = type(config)({})
+    made.__dict__.update(config.__dict__)
+    attributes = [text for text in str(config.kwargs.get(_OPTION, "")).split(",") if text]
+    made.kwargs = {**config.kwargs, _OPTION: ",".join([*attributes, f"{ATTRIBUTE}={plan}"])}
+    return made
+
 
 _CONFIDENCE, _TIE, _IN_A_ROUND, _ROUNDS = 0.95, 0.01, 5, 6
 _NOT_COMPARED = "Triton's autotuner compares no results"
@@ -203,7 +258,7 @@ def _plainly(config: Any) -> str:
 
 
 def _measurement(base: _Taken, candidate: _Taken, workload: str) -> Measurement:
-    from verilocc_mlir.measure.statistics import compare
+    from verilocc_mlir.measure.runner import compare
 
     count = min(len(base.times), len(candidate.times))
     size = max(1, min(_IN_A_ROUND, count // _ROUNDS))

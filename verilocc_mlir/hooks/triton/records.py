@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from verilocc_mlir.hooks.baseline import Comparison
-from verilocc_mlir.hooks.native_verdict import NATIVE, NativeVerdict
+from verilocc_mlir.hooks.kernels import NATIVE, NativeVerdict
 from verilocc_mlir.results.compile import Report, Resources
 
 Kind = Literal["proved", "declined", "option", "unsupported", "input", "toolchain", "not proved", "internal"]

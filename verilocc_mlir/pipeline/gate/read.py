@@ -18,7 +18,7 @@ from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.cost.figures import Figures
 from verilocc_mlir.cost.read import ReadOptions, kernel_figures, read_functions
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.pipeline.declared import undeclared_in
+from verilocc_mlir.pipeline.resources import undeclared_in
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.compile import LAST_PHASE, REPORT_VERSION
 from verilocc_mlir.results.documents.compile import CompileDocument, FunctionForm

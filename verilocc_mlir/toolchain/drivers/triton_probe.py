@@ -14,8 +14,7 @@ from pathlib import Path
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.drivers.triton import output_of
-from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+from verilocc_mlir.toolchain.drivers.triton import TritonTools, output_of
 from verilocc_mlir.toolchain.find import MINIMUM_VERSION, kept
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 

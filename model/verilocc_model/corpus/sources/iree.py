@@ -12,11 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import dump_flags, read_dispatches
-from verilocc_mlir.hooks.triton.ir import as_code_generated
+from verilocc_mlir.hooks.iree_compiler import IreeCompiler, dump_flags, find_iree_compile, read_dispatches
+from verilocc_mlir.hooks.triton.native import as_code_generated
 from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.function_attributes import with_features
+from verilocc_model.corpus.ir import with_features
 
 _ALL = ("gemm", "mha", "conv", "softmax", "layernorm")
 # Buffer resources of gfx1250 have a length of 45 bits, which LLVM 22's intrinsic does not take.

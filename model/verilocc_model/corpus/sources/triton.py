@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import Any
 
 from verilocc_mlir.errors import ToolchainError, UnsupportedError
-from verilocc_mlir.hooks.triton.ir import as_code_generated
+from verilocc_mlir.hooks.triton.native import as_code_generated
 from verilocc_model.corpus.cells import TARGETS, Cell, Value
 from verilocc_model.corpus.repository import example
 

@@ -1,1 +1,0 @@
-"""How often a first answer is proved, and what it costs compared with other allocators."""

@@ -1,1 +1,0 @@
-"""What ``verilocc allocate`` got, as a table."""

@@ -1,1 +1,0 @@
-"""What ``verilocc compile-many`` did, as lines and a table."""

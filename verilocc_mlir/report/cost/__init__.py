@@ -1,1 +1,0 @@
-"""Tables of ``verilocc cost`` and ``verilocc compare``."""

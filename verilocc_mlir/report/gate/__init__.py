@@ -1,1 +1,0 @@
-"""A gate's result as text, Markdown and SARIF."""

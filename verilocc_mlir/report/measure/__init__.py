@@ -1,1 +1,0 @@
-"""What ``verilocc measure`` shows."""

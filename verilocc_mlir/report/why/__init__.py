@@ -1,1 +1,0 @@
-"""Where a function is full of registers, as text."""

@@ -1,0 +1,277 @@
+"""Traps of LLVM's machine IR as text, each with its repair: made in what llc reads, or in what it printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
+
+# Trap: MIR does not say that a kernel uses dynamic LDS, so the hidden argument with its size is lost.
+#
+# Instruction selection notes the use of an LDS array without a size (SITargetLowering::LowerGlobalAddress:
+# setDynLDSAlign and setUsesDynamicLDS, always together). MIR keeps the alignment but not the note. Without the note the
+# metadata has no ``hidden_dynamic_lds_size`` (AMDGPUHSAMetadataStreamer), so the runtime leaves that argument unset.
+#
+# When LLVM reads MIR again, it notes the use for a kernel ``k`` if the module has a variable ``llvm.amdgcn.k.dynlds``
+# (AMDGPUMachineFunction's constructor). LLVM's own lowering makes that variable for LDS that is reached by calls.
+# Nothing is emitted for a declaration in LDS, and later passes look at no such name. So a text to be finished gets the
+# declaration, and LLVM writes object and assembly as if it had never stopped. ``checked.py`` compares the metadata with
+# a direct compile's: a declaration too many or too few is refused there.
+
+
+_ALIGN = re.compile(r"^  dynLDSAlign: +(\d+)", re.MULTILINE)
+_MODULE = re.compile(r"\A(?:;[^\n]*\n)*--- \|\n(?P<ir>.*?)^\.\.\.$", re.MULTILINE | re.DOTALL)
+_UNSIZED = re.compile(
+    r'^  (?P<name>@(?:"[^"]+"|[\w$.-]+)) = external (?:\w+ )*addrspace\(3\) (?:\w+ )*global (?:\[0 x |\{\})',
+    re.MULTILINE,
+)
+_BODY = re.compile(
+    r'^  define [^\n]*?@(?P<name>"[^"]+"|[\w$.-]+)\([^\n]*\{\n(?P<body>.*?)^  \}$', re.MULTILINE | re.DOTALL
+)
+
+
+def declare_dynamic_lds(mir: str) -> str:
+    """The text, with the declaration that makes LLVM note dynamic LDS for each kernel that uses it."""
+    module = _MODULE.match(mir)
+    if module is None:
+        return mir
+    names = [f'@"llvm.amdgcn.{name}.dynlds"' for name in sorted(dynamic_lds_users(mir))]
+    missing = [name for name in names if name not in module["ir"] and name.replace('"', "") not in module["ir"]]
+    declared = "".join(f"  {name} = external addrspace(3) global [0 x i8]\n" for name in missing)
+    end = module.end("ir")
+    return mir[:end] + declared + mir[end:]
+
+
+def dynamic_lds_users(mir: str) -> set[str]:
+    """Functions whose code takes the address of dynamic LDS.
+
+    An alignment above 1 says so. An array of bytes has alignment 1, which is also the default. For such functions the
+    IR says whether they name an array without a size.
+    """
+    aligned = {name for name, header in function_headers(mir) if int(m[1] if (m := _ALIGN.search(header)) else 1) > 1}
+    module = _MODULE.match(mir)
+    arrays = [re.escape(name) for name in _UNSIZED.findall(module["ir"])] if module is not None else []
+    if module is None or not arrays:
+        return aligned
+    mention = re.compile(rf"(?:{'|'.join(arrays)})(?![\w$.-])")
+    return aligned | {
+        body["name"].strip('"') for body in _BODY.finditer(module["ir"]) if mention.search(_code(body["body"]))
+    }
+
+
+def _code(body: str) -> str:
+    """Instructions alone: a debug record may name what no instruction uses."""
+    return "\n".join(line for line in body.split("\n") if not line.lstrip().startswith("#dbg_"))
+
+
+# Function headers in machine IR text: the part between a function's name and its body.
+
+
+_NAME = re.compile(r"^name: +(?:'(?P<quoted>[^']*)'|(?P<plain>\S+)) *$", re.MULTILINE)
+
+
+def function_headers(mir: str) -> Iterator[tuple[str, str]]:
+    """Name and header of each function, in the text's order."""
+    heads = list(_NAME.finditer(mir))
+    ends = [head.start() for head in heads[1:]] + [len(mir)]
+    for head, end in zip(heads, ends, strict=True):
+        body = mir.find("\nbody:", head.end(), end)
+        yield head["quoted"] or head["plain"], mir[head.end() : body + 1 if body >= 0 else end]
+
+
+# Trap: a register mask that is written out says one thing of each register that LLVM has, tuples and halves too.
+#
+# Where a mask names ``$vgpr4`` and ``$vgpr5`` alone, LLVM takes ``$vgpr4_vgpr5`` for overwritten, so that its allocator
+# spills a pair, and the 16-bit halves too, of which its scavenger asks. So llc gets masks with the halves of every
+# register that is named, and the usual tuples of vector and scalar registers. (It takes other tuples for overwritten,
+# which only costs its own allocator room; all of them are several hundred kilobytes a call.) What it prints is
+# shortened to the 32-bit registers again, for all who read it.
+
+
+_MASK = re.compile(r"CustomRegMask\(([^)]*)\)")
+_PART = re.compile(r"(agpr|sgpr|vgpr)([0-9]+)(?:_(?:hi|lo)16)?")
+_BANKS = ("agpr", "sgpr", "vgpr")
+"""In the order in which LLVM prints registers: each of 32 bits, halves, then tuples by bank, width and number."""
+_WIDTHS = {"agpr": (), "sgpr": (2, 4), "vgpr": (2, 3, 4, 8)}
+"""Of the tuples that masks name. AGPRs take no part: a call preserves most of them by convention."""
+
+
+def close_masks(mir: str) -> str:
+    """Machine IR whose masks name the halves, and the usual tuples, of the 32-bit registers that they name."""
+    return _MASK.sub(lambda match: _closed(match[0]), mir)
+
+
+def shorten_masks(mir: str) -> str:
+    """Machine IR whose masks leave out what ``close_masks`` adds."""
+    return _MASK.sub(lambda match: _shortened(match[0]), mir)
+
+
+@lru_cache(maxsize=64)
+def _closed(mask: str) -> str:
+    names = _names(mask)
+    whole = {bank: {n for n in range(1024) if f"${bank}{n}" in names} for bank in _BANKS}
+    implied = dict.fromkeys(name for bank in _BANKS for name in _made_of(bank, whole[bank]))
+    return f"CustomRegMask({','.join([*names, *(name for name in implied if name not in names)])})"
+
+
+@lru_cache(maxsize=64)
+def _shortened(mask: str) -> str:
+    names = _names(mask)
+    kept = [name for name in names if not _is_implied(name, names)]
+    return f"CustomRegMask({','.join(kept)})"
+
+
+def _names(mask: str) -> dict[str, None]:
+    return dict.fromkeys(name for name in _MASK.sub(r"\1", mask).split(",") if name)
+
+
+def _is_implied(name: str, names: dict[str, None]) -> bool:
+    """Whether a register is a half or a tuple of registers that are named themselves."""
+    parts = _PART.findall(name)
+    wholes = [f"${bank}{number}" for bank, number in parts]
+    return bool(wholes) and wholes != [name] and all(whole in names for whole in wholes)
+
+
+def _made_of(bank: str, numbers: set[int]) -> Iterator[str]:
+    """Halves and tuples of 32-bit registers; tuples of scalars begin at even numbers, wider ones at multiples of 4."""
+    for number in numbers:
+        yield f"${bank}{number}_hi16"
+        yield f"${bank}{number}_lo16"
+    for width in _WIDTHS[bank]:
+        for first in numbers:
+            if bank == "sgpr" and first % (2 if width == 2 else 4):
+                continue
+            if numbers.issuperset(range(first, first + width)):
+                yield "$" + "_".join(f"{bank}{n}" for n in range(first, first + width))
+
+
+# Trap: LLVM puts ``S_TRAP`` behind the return of a function that is no kernel and takes an address in LDS.
+#
+# llc warns ("local memory global used by non-kernel function") and goes on. Its machine verifier then finds a
+# "non-terminator instruction after the first terminator" in what LLVM itself selected, and LLVM's own compile with
+# ``-verify-machineinstrs`` ends so too. Nothing reaches the trap. llc verifies every machine IR text as it reads it, so
+# such a function is left off the verifier for good: its text says ``failedISel``, which no pass behind selection looks
+# at (MachineVerifier::verify; ``failsVerification`` is heeded between passes only).
+
+
+_DOCUMENT = re.compile(r"^---\nname: +(?P<name>\S.*?) *$", re.MULTILINE)
+_LATE = re.compile(r"^ +(?:SI_RETURN|S_SETPC_B64_return)\b.*\n +S_TRAP ", re.MULTILINE)
+_UNVERIFIED_MARK = re.compile(r"^(?P<field>failedISel: +)(?:false|true)$", re.MULTILINE)
+
+
+def leave_unverified(mir: str) -> str:
+    """Machine IR as LLVM selected it, with these functions left off its verifier."""
+    if "S_TRAP " not in mir:
+        return mir
+    starts = [start.start() for start in _DOCUMENT.finditer(mir)]
+    documents = [mir[start:end] for start, end in zip(starts, [*starts[1:], len(mir)], strict=True)]
+    marked = [_UNVERIFIED_MARK.sub(r"\g<field>true", d, count=1) if _LATE.search(d) else d for d in documents]
+    return mir[: starts[0]] + "".join(marked) if starts else mir
+
+
+def left_unverified(mir: str) -> tuple[str, ...]:
+    """Names of the functions that are left off the verifier."""
+    names: list[str] = []
+    for start in _DOCUMENT.finditer(mir):
+        mark = _UNVERIFIED_MARK.search(mir, start.end())
+        if mark is not None and mark[0].endswith("true"):
+            names.append(start["name"].strip("'\""))
+    return tuple(names)
+
+
+# Trap: LLVM 22 makes copies between registers of different widths where gfx11's 16-bit registers are in use.
+#
+# With the feature ``real-true16`` (on by default for gfx11), a 16-bit element that is put into an otherwise undefined
+# vector of four or more becomes ``%1:vreg_64 = COPY %0:vgpr_32``. Such a copy has no meaning: LLVM's own expansion
+# reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. Without the
+# feature LLVM selects the same values in 32-bit registers.
+
+
+WITHOUT_TRUE16 = "-real-true16"
+"""The feature string that avoids them."""
+
+_DEFINED = re.compile(r"%(\d+)(?:\.\w+)?:([a-z]\w+)")
+_COPY = re.compile(r"^ *%\d+:[av]\w*reg_(\d+)\w*(?:\([^)]*\))? = COPY (?:killed )?%(\d+)(?=[ ,\n]|$)", re.MULTILINE)
+_NARROW = re.compile(r"(?:vgpr|agpr|av)_(?:16|32)(?:_\w+)?")
+
+
+def copies_between_widths(mir: str) -> bool:
+    """Whether pre-RA machine IR copies a whole 32-bit vector register into a wider one."""
+    copies = _COPY.findall(mir)
+    if not copies:
+        return False
+    classes = dict(_DEFINED.findall(mir))
+    return any(_NARROW.fullmatch(classes.get(source, "")) for _, source in copies)
+
+
+# What llc prints before allocation, mended or refused before anybody reads it.
+
+
+# Trap: LLVM 22 lets two conversions of gfx950 overwrite their own sources.
+#
+# ``v_cvt_scalef32_2xpk16_{fp6,bf6}_f32`` write their result before they have read everything. LLVM's tables say so
+# since pull request 188809 only. The text is given the ``early-clobber`` that newer LLVMs print; then LLVM 22 heeds it
+# too.
+
+_CONVERSION = "V_CVT_SCALEF32_2XPK16_"
+_NOT_STATED = re.compile(rf"^( +)(?! |early-clobber )([^=\n]* = (?:[a-z]+ )*{_CONVERSION}\w+_F32_e64 )", re.MULTILINE)
+
+
+def state_early_clobbers(mir: str) -> str:
+    """Machine IR with ``early-clobber`` where LLVM 22 leaves it out."""
+    return _NOT_STATED.sub(r"\1early-clobber \2", mir) if _CONVERSION in mir else mir
+
+
+# A local function that nothing calls has no machine code, but its IR stands in the module that LLVM prints.
+#
+# Read again, it would be a machine function without blocks, at which LLVM's passes crash. So it is marked
+# ``available_externally``: passes leave it alone, and nothing is emitted for it, as in a compile in one go.
+
+_MACHINE = re.compile(r"^---\nname: +(['\"]?)(.*?)\1\s*$", re.MULTILINE)
+
+
+def mark_uncalled(mir: str) -> str:
+    """Machine IR as LLVM prints it, with the mark."""
+    # YAML doubles a quote between quotes.
+    machine = {match[2].replace("''", "'") for match in _MACHINE.finditer(mir)}
+    module, rest = mir[: mir.find("\n---\nname:") + 1], mir[mir.find("\n---\nname:") + 1 :]
+    uncalled = [name for name in defined_functions(module) if name not in machine and "\\" not in name]
+    return without_functions(module, uncalled) + rest
+
+
+# Trap: an intrinsic that this LLVM does not know silently becomes a call to an external symbol.
+#
+# Newer front ends emit ``llvm.amdgcn.*`` that an older llc lacks (gfx950 ``llvm.amdgcn.asyncmark``). It then lowers the
+# call like any other. Nothing fails before the link, and nothing at all if the linker is lenient. So a function
+# declared as ``@llvm.…`` must not survive instruction selection. Globals with such names are ordinary
+# (``@llvm.amdgcn.module.lds``).
+
+_DECLARED = re.compile(r"^[^\S\n]*declare\b[^@\n]*@(\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)\(", re.MULTILINE)
+_MENTIONED = re.compile(r"[@&](\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)")
+
+
+def surviving_intrinsics(mir: str) -> tuple[str, ...]:
+    """Names of the ``llvm.*`` functions, declared in the IR module, that machine code of ``mir`` refers to, sorted."""
+    start = mir.find("\n---\nname:")
+    if start < 0:
+        return ()
+    declared = {match.strip('"') for match in _DECLARED.findall(mir[:start])}
+    if not declared:
+        return ()
+    mentioned = {match.strip('"') for match in _MENTIONED.findall(mir[start:])}
+    return tuple(sorted(declared & mentioned))
+
+
+def refuse_unknown_intrinsics(mir: str, *, where: str = "", version: str = "this LLVM") -> None:
+    """Raise UnsupportedError if an intrinsic was lowered to a call of an external symbol."""
+    names = surviving_intrinsics(mir)
+    if names:
+        raise UnsupportedError(
+            f"{version} does not know {', '.join(names)}: the call would become one to an external symbol",
+            where=where,
+            hint="use the LLVM that the front end was built against (VERILOCC_LLVM=DIR), "
+            "or switch the front-end feature off (Triton on gfx950: TRITON_HIP_USE_ASYNC_COPY=0)",
+        )
