@@ -29,7 +29,15 @@ from smt_verifier.checker.defined import reads_are_defined
 from smt_verifier.checker.effects import Both, Original, Place, Writes
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.frame import check_frame, check_moved, check_taken, frame_units, units_named
+from smt_verifier.checker.frame import (
+    check_frame,
+    check_free,
+    check_moved,
+    check_slots,
+    check_taken,
+    frame_units,
+    units_named,
+)
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
 from smt_verifier.checker.lanes import Lanes, cell, declared_units, names_halves, parts_of
@@ -124,6 +132,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
+    check_free(lanes[1], bounds, is_entry=is_entry)
+    check_slots(lanes[1], target)
     propagated = Propagated(lanes[1], target, bounds.allocatable)
     copied = copied_blocks(lanes[1])
     check_behind(lanes[1], forms, bounds.allocatable)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.lanes import Lanes, declared_units
 from smt_verifier.checker.limits import Limits
-from smt_verifier.checker.model import Function
+from smt_verifier.checker.model import Function, Kind
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import Tables
+from smt_verifier.checker.tables import Processor, Tables
 
 _INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
@@ -102,6 +102,55 @@ def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) ->
     free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and lanes.named.isdisjoint(pair))
     if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
         raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
+
+
+def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
+    """Where an instruction names a stack object of a called function, some SGPR is free: without one LLVM adds to the
+    frame register itself, and takes that back where SCC is live, or too early. Nor does it read and write SCC, which
+    LLVM's own addition writes in between (SIRegisterInfo::eliminateFrameIndex).
+
+    Raises:
+        Refused: none is.
+    """
+    if is_entry or any(k >= VIRTUAL for k in lanes.named):
+        return
+    unsaved = bounds.callee_saved - lanes.defined_units
+    scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
+    for number, block in enumerate(lanes.function.blocks):
+        code = lanes.code_of(number)
+        if not any(lanes.operand_keys(i).of_frame for i in code):
+            continue
+        live = {u for place, _ in block.successors for u in declared_units(lanes, place)}
+        for i in reversed(code):
+            opcode = lanes.tables.opcode(i.opcode)
+            named = {k for o in i.operands if o.is_register for k in lanes.keys(o, i)}
+            spills = opcode is not None and bool(opcode.value("spill"))
+            if lanes.operand_keys(i).of_frame and not spills and scalars <= live | named:
+                raise Refused("not-followed", f"no SGPR is free where {i.opcode} names an object", f"line {i.line}")
+            scc = [o.is_def for o in i.operands if o.register == "scc"]
+            if lanes.operand_keys(i).of_frame and True in scc and False in scc:
+                raise Refused("not-followed", f"{i.opcode} names an object, reads and writes SCC", f"line {i.line}")
+            live -= lanes.operand_keys(i).defined
+            live.update(k for o in i.operands if o.reads for k in lanes.keys(o, i))
+
+
+def check_slots(lanes: Lanes, processor: Processor) -> None:
+    """Spill code of a slot names registers of one vector file. LLVM may keep the slot in registers of the other one
+    (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves and reloads become COPYs that ask for no EXEC.
+
+    Raises:
+        Refused: it names both.
+    """
+    files: dict[int, str] = {}
+    instructions = [i for block in lanes.function.blocks for i in block.instructions] if processor.has_agprs else []
+    for i in instructions:
+        opcode = lanes.tables.opcode(i.opcode)
+        if opcode is None or not opcode.value("spill"):
+            continue
+        letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")} & {"v", "a"}
+        for o in i.operands:
+            if o.kind is Kind.FRAME_INDEX and {files.setdefault(o.number, letter) for letter in letters} - letters:
+                raise Refused("spill-slot", f"%stack.{o.number} is of both vector files", f"line {i.line}")
 
 
 def units_named(lanes: Lanes, names: str) -> frozenset[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes, declared_units, predecessors, reachable
-from smt_verifier.checker.model import Instruction
+from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
 
@@ -259,20 +259,16 @@ def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes) -> tuple[lis
 
     def number(i: Instruction) -> int:
         words = i.opcode, tuple((o.text, o.is_def) for o in i.operands)
+        opcode = after.tables.opcode(i.opcode) if words in numbers else None
         known = numbers.setdefault(words, len(numbers))
-        opcode = after.tables.opcode(i.opcode) if known < len(numbers) - 1 else None
-        if (
-            opcode is not None
-            and "pure" in opcode.traits
-            and not any(o.is_use and not o.is_implicit for o in i.operands)
-        ):
+        if opcode is not None and "pure" in opcode.traits and _names_its_result(i):
             again.add(known)
         return known
 
     return [[number(i) for i in code] for code in codes], again
 
 
-def _is_constant(i: Instruction) -> bool:
+def _names_its_result(i: Instruction) -> bool:
     """Whether it names no register but its result (MachineLateInstrsCleanup.cpp, isCandidate)."""
     return [n for n, o in enumerate(i.operands) if o.is_register] == [0] and i.operands[0].is_def
 
@@ -375,6 +371,17 @@ def _first(flow: _Flow, number: int, *, every: bool) -> _First:
     return _First(numbers, True)
 
 
+def _hidden(i: Instruction, after: Lanes) -> frozenset[int]:
+    """Registers that it writes, but not by explicit definitions: SIShrinkInstructions does not see those."""
+    own = {k for o in i.operands[: i.definitions] for k in after.keys(o, i)}
+    return frozenset(after.operand_keys(i).defined - own)
+
+
+def _adds_frame(i: Instruction) -> bool:
+    """Whether it adds a stack object's address, which may be 0, to a register: LLVM makes a move of it then."""
+    return i.definitions == 1 and any(o.kind is Kind.FRAME_INDEX for o in i.operands)
+
+
 def _undefined(i: Instruction) -> list[bool]:
     return ["undef" in o.flags for o in i.operands if o.is_use and o.register]
 
@@ -440,8 +447,8 @@ class _Walk:
         read = {k for o in i.operands if o.reads for k in after.keys(o, i)}
         written = after.operand_keys(i).defined
         moved: list[tuple[int, int]] = []
-        if copies or (opcode is not None and "vector-move" in opcode.traits):
-            ends = [after.keys(o, i) for o in i.operands[:2] if o.is_register]
+        if copies or (opcode is not None and ("vector-move" in opcode.traits or _adds_frame(i))):
+            ends = [after.keys(o, i) for o in i.operands[:3] if o.is_register and not o.is_implicit][:2]
             moved = [row for row in zip(*ends, strict=False) if max(row) < VIRTUAL and all(map(after.is_vector, row))]
             moved = moved if len(ends) == 2 else []
         for target, source in moved:
@@ -449,13 +456,20 @@ class _Walk:
             if copies:
                 self._check_copy(i, target, source)
         self._lost.update(k for k in written - read if k in near.unread and after.is_vector(k))
+        hidden = _hidden(i, after) if opcode is not None and written else frozenset[int]()
         for known in (near, sunk, own):
             known.unread -= read | written
             for k in read | written:
                 known.fresh.pop(k, None)
             for k in written:
-                known.moves.pop(k, None)
                 known.copies.pop(k, None)
+                if k not in hidden:
+                    known.moves.pop(k, None)
+            if hidden:
+                known.moves = {
+                    t: frozenset((of, old or t in hidden or of in hidden) for of, old in rows)
+                    for t, rows in known.moves.items()
+                }
         for k in written:
             self._last[k] = at
             self._writes[k] = self._writes.get(k, 0) + 1

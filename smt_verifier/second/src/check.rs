@@ -11,7 +11,7 @@ use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::{info, registers_in};
 use crate::joined;
-use crate::lanes::{Lane, Of, Set};
+use crate::lanes::{Lane, Map, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
@@ -87,6 +87,8 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
     nothing_moved(context)?;
+    scalar_is_free(context)?;
+    slots_have_one_file(context)?;
     behind::check(context, context.after)?;
     behind::kept_in_lanes(context.after)?;
     for text in &propagated.texts {
@@ -197,6 +199,68 @@ fn nothing_taken(context: &Context<'_>) -> Done {
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
+/// Spill code of a slot names registers of one vector file: LLVM may keep it in registers of the other one, but makes COPYs
+/// of saves and reloads of the same one (SIFrameLowering; spec 7.3).
+fn slots_have_one_file(context: &Context<'_>) -> Done {
+    let mut files: Map<u32, char> = Map::default();
+    for i in context.after.instructions().filter(|i| context.processor.has_agprs && i.spill().is_some()) {
+        let slots = i.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);
+        let letters =
+            || i.operands.iter().filter_map(|o| o.register).map(|r| r.file).filter(|file| "va".contains(*file));
+        for slot in slots {
+            let one = letters().all(|letter| *files.entry(slot).or_insert(letter) == letter);
+            ensure!(one, "spill-slot", i, "slot {slot} is of both vector files");
+        }
+    }
+    Ok(())
+}
+
+/// Where a stack object is named in a called function, some SGPR is free: else LLVM changes the frame register itself
+/// (SIRegisterInfo::eliminateFrameIndex; spec 13.4).
+fn scalar_is_free(context: &Context<'_>) -> Done {
+    let (q, limits) = (context.after, context.limits);
+    if context.has_virtual || info(q, "isEntryFunction") == "true" {
+        return Ok(());
+    }
+    let defined: Set<u32> = q.instructions().flat_map(|i| i.lanes(Operand::is_def)).map(|lane| lane.a).collect();
+    let (first, end) = tables().file('s');
+    let usable = |unit: &u32| {
+        let odd = context.coarse && unit % 2 == 1;
+        !odd && limits.allocatable.contains(unit) && (!limits.saved.contains(unit) || defined.contains(unit))
+    };
+    let usable: Vec<Lane> = (first..end).filter(usable).map(Lane::unit).collect();
+    let of_frame = |i: &Instruction| i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
+    for block in q.blocks.iter().filter(|block| block.instructions.iter().any(of_frame)) {
+        let mut next: Vec<usize> = block.successors.clone();
+        let mut joints = block.joints.iter().rev().peekable();
+        let live = |next: &[usize]| -> Set<Lane> {
+            let units = next.iter().flat_map(|number| entry::live_ins(context, &q.blocks[*number]));
+            units.map(Lane::unit).collect()
+        };
+        let mut busy = live(&next);
+        for (at, i) in block.instructions.iter().enumerate().rev() {
+            while let Some((_, part)) = joints.next_if(|(start, _)| *start > at) {
+                next = vec![*part];
+                busy = live(&next);
+            }
+            let named: Vec<Lane> = i.lanes(Operand::is_register);
+            let free = usable.iter().any(|lane| !busy.contains(lane) && !named.contains(lane));
+            ensure!(
+                free || !of_frame(i) || i.spill().is_some(),
+                "not-followed",
+                i,
+                "no SGPR is free at a stack object"
+            );
+            let scc = |chosen: fn(&Operand) -> bool| i.lanes(chosen).iter().any(|lane| lane.is_scc());
+            let both = of_frame(i) && scc(Operand::is_def) && scc(Operand::is_use);
+            ensure!(!both, "not-followed", i, "a stack object is named, and SCC read and written,");
+            i.lanes(Operand::is_def).iter().for_each(|lane| _ = busy.remove(lane));
+            busy.extend(i.lanes(Operand::reads));
+        }
+    }
+    Ok(())
+}
+
 fn nothing_moved(context: &Context<'_>) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));

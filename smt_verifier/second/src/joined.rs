@@ -7,7 +7,9 @@ use std::mem::take;
 use crate::context::Context;
 use crate::entry::live_ins;
 use crate::lanes::{Lane, Map, Of, Set};
-use crate::model::{ensure, Block, Done, Function, Instruction, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF};
+use crate::model::{
+    ensure, Block, Done, Function, Instruction, Kind, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
+};
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -37,8 +39,13 @@ impl Known {
         self.unread.extend(other.unread.iter().filter(|at| near(at)));
     }
 
-    fn access(&mut self, read: &[Lane], written: &[Lane]) {
-        self.moves.retain(|(at, ..)| !written.contains(at));
+    /// `hidden`: what is written otherwise than by explicit definitions, which SIShrinkInstructions does not see.
+    fn access(&mut self, read: &[Lane], written: &[Lane], hidden: &[Lane]) {
+        self.moves.retain(|(at, ..)| !written.contains(at) || hidden.contains(at));
+        if !hidden.is_empty() {
+            let age = |(to, from, old)| (to, from, old || hidden.contains(&to) || hidden.contains(&from));
+            self.moves = self.moves.drain().map(age).collect();
+        }
         self.copies.retain(|(to, from, _)| !written.contains(to) && !written.contains(from));
         self.fresh.retain(|(at, _)| !read.contains(at) && !written.contains(at));
         self.unread.retain(|at| !read.contains(at) && !written.contains(at));
@@ -457,11 +464,17 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
             near = Known::default();
         }
         let (read, written) = (i.lanes(Operand::reads), i.lanes(Operand::is_def));
-        let (copies, moves) = (i.has("copy"), i.has("copy") || i.has("vector-move"));
-        let rows: Vec<(Lane, Lane)> = match &i.operands[..] {
+        // A stack object's address may be 0: LLVM makes a move of an addition then.
+        let of_frame = i.definitions == 1 && i.operands.iter().any(|o| o.kind == Kind::FrameIndex);
+        let (copies, moves) = (i.has("copy"), i.has("copy") || i.has("vector-move") || of_frame);
+        let explicit: Vec<&Operand> =
+            i.operands.iter().take(3).filter(|o| o.is_register() && !o.is(IMPLICIT)).collect();
+        let rows: Vec<(Lane, Lane)> = match &explicit[..] {
             [to, from, ..] if moves => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
             _ => Vec::new(),
         };
+        let own_results: Vec<Lane> = i.operands[..i.definitions].iter().flat_map(|o| o.lanes.clone()).collect();
+        let hidden: Vec<Lane> = written.iter().copied().filter(|lane| !own_results.contains(lane)).collect();
         let rows = || rows.iter().filter(|(to, from)| is_vector(to) && is_vector(from)).copied();
         for (to, from) in rows() {
             let is = |row: &Move| near.moves.contains(row) || own.moves.contains(row);
@@ -488,7 +501,7 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
         }
         let is_lost = |at: &&Lane| at.vector && near.unread.contains(at) && !read.contains(at);
         lost.extend(written.iter().filter(is_lost).copied());
-        [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written));
+        [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written, &hidden));
         last.extend(written.iter().map(|lane| (*lane, number)));
         own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
         own.moves.extend(rows().map(|(to, from)| (to, from, false)));
