@@ -21,6 +21,7 @@ import click
 from verilocc_mlir.cli.help import HELP, Group
 from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.mir.stages import stop_before
 from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
 from verilocc_mlir.version import __version__
 
@@ -60,8 +61,8 @@ SUMMARIES = {
     "fails stops no other.",
     "iree": "Compile an MLIR module with IREE, its GPU kernels with register assignments that are proved.",
     "torch": "Compile a Torch module through IREE, its GPU kernels with register assignments that are proved.",
-    "allocate": "Have a server allocate machine IR (llc -stop-before=greedy,0 for sgpr, greedy,2 for "
-    "vgpr), and audit it here.",
+    "allocate": f"Have a server allocate machine IR (llc {stop_before(0)} for sgpr, greedy,2 for vgpr), "
+    "and audit it here.",
     "audit": "Prove that AFTER computes what BEFORE does, or show where it does not.",
     "hunt": "Look for faults of LLVM's register allocators: audit what they make of each PATH under many options.",
     "recheck": "Replay the obligations that verilocc audit --smt-dir=DIR wrote.",
