@@ -1,4 +1,4 @@
-"""Tables and a plot of the model's evaluations, for ``docs/results/language-model.md``.
+"""Tables and a plot of the model's evaluations, for ``docs/guide/model.md``.
 
     .venv/bin/python benchmarks/model_report.py [--results benchmarks/results] [--out docs]
 

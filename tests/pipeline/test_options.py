@@ -233,7 +233,7 @@ WAYS: dict[str, Callable[[str, Path], object]] = {
     "VERILOCC_TRITON, no target": _triton_variable_without_targets,
     "MLIR's pipeline text": _mlir,
 }
-"""Every way in of docs/guide/options.md: a function that sets one option, by name, to its value of ``_VALUES``."""
+"""Every way in of docs/guide/compile.md: a function that sets one option, by name, to its value of ``_VALUES``."""
 
 
 @pytest.mark.usefixtures("seams")
@@ -495,6 +495,6 @@ def test_each_option_has_a_value_here() -> None:
 
 
 def test_the_page_lists_them() -> None:
-    page = (REPOSITORY / "docs" / "guide" / "options.md").read_text()
+    page = (REPOSITORY / "docs" / "guide" / "compile.md").read_text()
     rows = [f"| `{known.word}` | {known.kind.value} | {known.help} |" for known in OPTIONS]
     assert [line for line in page.splitlines() if line.startswith("| `") and line in rows] == rows

@@ -2,8 +2,8 @@
 
 AMDGPU allocates in three phases, each a greedy run and a rewriter: SGPR (index 0), WWM (1), VGPR with AGPR (2). Between
 them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those. The stops and resumes below run the
-same passes, in the same order, as one ``llc -O3`` does. docs/design/target.md lists what the text between them does
-not say. Three of these losses are mended here, and what LLVM 22 does not know of an instruction (printed.py):
+same passes, in the same order, as one ``llc -O3`` does. docs/design/target.md says which module mends what the text
+between them does not say. Three of these losses are mended here, and what LLVM 22 does not know of an instruction:
 
 * ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved
   register, because its callers know what it clobbers. In a staged run the callers were selected before the callee was
