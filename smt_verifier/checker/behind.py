@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.lanes import Lanes, declared_units, predecessors, reachable
+from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode
@@ -99,17 +99,7 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
 def _loop(after: Lanes, number: int, head: int) -> set[int]:
     """The blocks that come back to a block, but for those that go by way of another one before it."""
     ahead = [set(after.successors(n)) - {number} for n in range(len(after.parts))]
-    return _from(ahead, head) & _from(predecessors(ahead), head)
-
-
-def _from(ahead: list[set[int]], start: int) -> set[int]:
-    """The blocks that one leads to by one step or more."""
-    entered, pending = set[int](), [start]
-    while pending:
-        places = ahead[pending.pop()] - entered
-        entered |= places
-        pending += places
-    return entered
+    return led_to(ahead, head) & led_to(predecessors(ahead), head)
 
 
 def _overwritten(after: Lanes, forms: Forms, number: int) -> None:
@@ -271,7 +261,7 @@ def check_kept_in_lanes(after: Lanes, forms: Forms) -> None:
         last = next(n for n in common if all(m in without[n] for m in common if m != n))
         saved = [n for n, rows in accesses.items() if any(saves for saves, _ in rows)]
         lost = last in live if last in accesses else not live.isdisjoint(ahead[last])
-        if lost and any(last in _from(ahead, number) for number in saved):
+        if lost and any(last in led_to(ahead, number) for number in saved):
             raise Refused("spill-slot", f"%stack.{slot} is read before it is written, and again in a loop")
 
 

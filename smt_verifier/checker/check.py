@@ -130,6 +130,9 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
+    returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
+    if returns and not (is_entry or bounds.callee_saved):
+        raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
     check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
     check_free(lanes[1], bounds, is_entry=is_entry)

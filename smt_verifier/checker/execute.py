@@ -148,6 +148,8 @@ class Execution(Effects):
             self.state.given.clear()
         self._spare_callers(b, everywhere=move is not None and move.everywhere)
         self._access(b, expands=True, copies="copy" in opcode.traits)
+        if move is not None and move.everywhere and opcode.value("spill"):
+            self.state.danger_for_all = self.state.steps
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")

@@ -14,6 +14,7 @@ from smt_verifier.checker.model import Function, Kind
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Processor, Tables
+from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
@@ -135,22 +136,32 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
 
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:
-    """Spill code of a slot names registers of one vector file. LLVM may keep the slot in registers of the other one
-    (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves and reloads become COPYs that ask for no EXEC.
+    """Spill code of a slot names registers of one vector file, or EXEC is not written in blocks that have some.
+
+    LLVM may keep the slot in registers of the other file (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves
+    and reloads become COPYs that ask for no EXEC.
 
     Raises:
         Refused: it names both.
     """
-    files: dict[int, str] = {}
-    instructions = [i for block in lanes.function.blocks for i in block.instructions] if processor.has_agprs else []
-    for i in instructions:
-        opcode = lanes.tables.opcode(i.opcode)
-        if opcode is None or not opcode.value("spill"):
-            continue
-        letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")} & {"v", "a"}
-        for o in i.operands:
-            if o.kind is Kind.FRAME_INDEX and {files.setdefault(o.number, letter) for letter in letters} - letters:
-                raise Refused("spill-slot", f"%stack.{o.number} is of both vector files", f"line {i.line}")
+    files: dict[int, set[str]] = {}
+    blocks: dict[int, set[int]] = {}
+    writes: set[int] = set()
+    for number in range(len(lanes.parts)) if processor.has_agprs else ():
+        for i in lanes.code(number):
+            opcode = lanes.tables.opcode(i.opcode)
+            if opcode is not None and writes_exec(i, opcode):
+                writes.add(number)
+            if opcode is None or not opcode.value("spill"):
+                continue
+            names = [o.register for o in i.operands if o.register not in ("", "noreg")]
+            for o in i.operands:
+                if o.kind is Kind.FRAME_INDEX:
+                    files.setdefault(o.number, set()).update({lanes.register(name).file for name in names} & {"v", "a"})
+                    blocks.setdefault(o.number, set()).add(number)
+    for slot, letters in files.items():
+        if len(letters) > 1 and not writes.isdisjoint(blocks[slot]):
+            raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
 
 
 def units_named(lanes: Lanes, names: str) -> frozenset[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.lanes import Lanes, declared_units, predecessors, reachable
+from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import writes_exec
@@ -19,7 +19,7 @@ a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
 _NOT_HOISTED = ("may-store", "call", "side-effects", "terminator")
-_NOT_THE_SAME = ("S_GETPC_B64",)
+_NOT_THE_SAME = ("S_GETPC_B64", "S_GETPC_B64_pseudo")
 """What names no register but its result, and gives another one elsewhere."""
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
@@ -274,12 +274,17 @@ def _names_its_result(i: Instruction) -> bool:
 
 
 def _check_once(flow: _Flow) -> None:
-    """MachineLateInstrsCleanup deletes an instruction that names no register but its result, which holds it already."""
+    """MachineLateInstrsCleanup deletes an instruction that names no register but its result, which holds it already.
+    MachineLICM moves one out of a loop.
+    """
     named: set[int] = set()
     for number, code in enumerate(flow.said):
         for i, said in zip(flow.after.code(number), code, strict=True):
-            if i.opcode in _NOT_THE_SAME and said in named:
-                raise Refused("not-followed", f"{i.opcode} again into the same register", f"line {i.line}")
+            if i.opcode not in _NOT_THE_SAME:
+                continue
+            if said in named or number in led_to(flow.ahead, number):
+                where = "in a loop, or again into the same register"
+                raise Refused("not-followed", f"{i.opcode} {where}", f"line {i.line}")
             named.add(said)
 
 
@@ -419,6 +424,8 @@ class _Walk:
         self._writes: dict[int, int] = {}
         """How often a register was written so far."""
         self._lost: set[int] = set()
+        self._moved: dict[int, int] = {}
+        """The number of the instruction that moved to a register last."""
         self._last: dict[int, int] = {}
         code = after.code(number)
         for at, i in enumerate(code):
@@ -475,6 +482,7 @@ class _Walk:
             self._writes[k] = self._writes.get(k, 0) + 1
         own.fresh.update((k, False) for k in after.operand_keys(i).written if k < VIRTUAL)
         own.moves.update((target, frozenset({(source, False)})) for target, source in moved)
+        self._moved.update((target, at) for target, _ in moved)
         if copies:
             own.unread |= written
             own.copies.update((t, frozenset({(s, self._writes.get(s, 0), False)})) for t, s in moved)
@@ -483,12 +491,14 @@ class _Walk:
                 known.age()
 
     def _check_exchange(self, i: Instruction, target: int, source: int) -> None:
-        """SIShrinkInstructions."""
-        moves = self._near.moves, self._own.moves
-        for origin, old in {row for of in moves for row in of.get(source, _NOTHING)}:
-            back = {row for of in moves for row in of.get(origin, _NOTHING)}
-            if (target, True) in back or (target, not old) in back:
-                raise _refused(i, "registers that LLVM may exchange for other threads")
+        """SIShrinkInstructions, which looks for the move from X first."""
+        near, own, moved = self._near.moves, self._own.moves, self._moved
+        for of_t, of_x in ((near, near), (near, own), (own, own)):
+            for origin, old in of_t.get(source, _NOTHING):
+                back = of_x.get(origin, _NOTHING)
+                first = of_t is near or moved[source] <= moved[origin] if back else False
+                if first and ((target, True) in back or (target, not old) in back):
+                    raise _refused(i, "registers that LLVM may exchange for other threads")
 
     def _check_copy(self, i: Instruction, target: int, source: int) -> None:
         """MachineCopyPropagation."""

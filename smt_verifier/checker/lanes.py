@@ -301,6 +301,16 @@ def reachable(ahead: list[set[int]]) -> set[int]:
     return entered
 
 
+def led_to(ahead: list[set[int]], start: int) -> set[int]:
+    """The blocks that one leads to by one step or more; ``ahead``: the successors of each."""
+    entered, pending = set[int](), [start]
+    while pending:
+        places = ahead[pending.pop()] - entered
+        entered |= places
+        pending += places
+    return entered
+
+
 def container(key: int) -> int:
     """First lane of the 32-bit register, or part of a slot, that a lane is in; cells are named by it."""
     return key - ((key - VIRTUAL) % 2 if VIRTUAL <= key < SLOT else (key - SLOT) % 2 if key >= SLOT else key % 2)

@@ -128,6 +128,7 @@ class State:
         written: when a vector place was written in this block, counted in writes of EXEC.
         accessed: when Q last read or wrote one, counted in its steps; a COPY counts only once it is read (11.3).
         dangers: per epoch, Q's last step at which LLVM may write a register that nothing reads.
+        danger_for_all: the last one that runs for all threads.
         steps: steps of Q so far.
         epoch: writes of EXEC in this block.
         given: units of scalar registers that both texts killed where P reads on (11.2).
@@ -150,6 +151,7 @@ class State:
     written: dict[Key, int] = field(default_factory=dict[Key, int])
     accessed: dict[Key, int] = field(default_factory=dict[Key, int])
     dangers: dict[int, int] = field(default_factory=dict[int, int])
+    danger_for_all: int = 0
     steps: int = 0
     epoch: int = 0
     given: set[int] = field(default_factory=set[int])
@@ -375,9 +377,10 @@ class State:
         waiting = [cls for cls in self.classes if not cls.active]
         for place in places if self.dangers and waiting else ():
             since = self.accessed.get(place, 0)
+            everyone = self.danger_for_all > since
             epochs = [epoch for epoch, step in self.dangers.items() if step > since]
             for cls in waiting if epochs else ():
-                if place in cls.part.holds and any(cls.was_active[epoch] for epoch in epochs):
+                if place in cls.part.holds and (everyone or any(cls.was_active[epoch] for epoch in epochs)):
                     cls.part.write(place, NONE)
 
     def end_block(self, read: frozenset[int], lost: frozenset[int]) -> None:

@@ -43,6 +43,7 @@ pub fn audit_phase(
     let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
+    context.preserved = preserved;
     context.saved_later = saved_later;
     let parts = certificate::read(certificate, &context)?;
     context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();

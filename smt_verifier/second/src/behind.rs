@@ -32,7 +32,7 @@ fn is_exec(o: &Operand) -> bool {
     !o.lanes.is_empty() && o.lanes.iter().all(|lane| lane.is_exec())
 }
 
-fn writes_exec(i: &Instruction) -> bool {
+pub fn writes_exec(i: &Instruction) -> bool {
     i.defined().any(|o| o.lanes.iter().any(|lane| lane.is_exec()) && !(i.has("copy") && o.is(IMPLICIT)))
 }
 
@@ -101,7 +101,7 @@ fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block
 }
 
 /// What a block leads to by one step or more.
-fn led_to(ahead: &[BTreeSet<usize>], start: usize) -> BTreeSet<usize> {
+pub fn led_to(ahead: &[BTreeSet<usize>], start: usize) -> BTreeSet<usize> {
     let (mut found, mut pending) = (BTreeSet::new(), vec![start]);
     while let Some(block) = pending.pop() {
         pending.extend(ahead[block].iter().copied().filter(|next| found.insert(*next)));

@@ -87,6 +87,9 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
     nothing_moved(context)?;
+    let returns = context.after.instructions().any(|i| i.has("returns"));
+    let saved = info(context.after, "isEntryFunction") == "true" || !context.preserved.is_empty();
+    ensure!(saved || !returns, "calling-convention", "", "it returns, and its convention saves no return address");
     scalar_is_free(context)?;
     slots_have_one_file(context)?;
     behind::check(context, context.after)?;
@@ -147,13 +150,16 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
 /// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
 fn keeps_promises(context: &Context<'_>) -> Done {
     let promised = &context.promised;
-    let slots = context.after.stack.len() > context.before.stack.len();
-    ensure!(
-        promised.is_empty() || !slots,
-        "call-mask",
-        "",
-        "LLVM takes registers for the frame, and calls rely on some"
-    );
+    let defined = |text: &Function| -> Set<u32> {
+        text.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(|l| l.of == Of::Unit).map(|l| l.a).collect()
+    };
+    let own = if promised.is_empty() { Set::default() } else { defined(context.before) };
+    let saves = !promised.is_empty()
+        && defined(context.after).iter().any(|unit| context.preserved.contains(unit) && !own.contains(unit));
+    let listed = ["wwmReservedRegs", "spillPhysVGPRs"].iter().any(|key| !registers_in(context.after, key).is_empty());
+    let framed = listed || !context.after.stack.is_empty() || !context.after.fixed_stack.is_empty();
+    let quiet = promised.is_empty() || !saves && !framed;
+    ensure!(quiet, "call-mask", "", "LLVM takes registers for the frame, and calls rely on some");
     let broken = |text: &'_ Function| -> Done<Vec<(u32, usize)>> {
         let mut all = Vec::new();
         for i in text.instructions().filter(|_| !promised.is_empty()) {
@@ -199,19 +205,23 @@ fn nothing_taken(context: &Context<'_>) -> Done {
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-/// Spill code of a slot names registers of one vector file: LLVM may keep it in registers of the other one, but makes COPYs
-/// of saves and reloads of the same one (SIFrameLowering; spec 7.3).
+/// Spill code of a slot names registers of one vector file, or EXEC is not written in blocks that have some: LLVM may keep it
+/// in registers of the other file, but makes COPYs of saves and reloads of the same one (SIFrameLowering; spec 7.3).
 fn slots_have_one_file(context: &Context<'_>) -> Done {
-    let mut files: Map<u32, char> = Map::default();
-    for i in context.after.instructions().filter(|i| context.processor.has_agprs && i.spill().is_some()) {
-        let slots = i.operands.iter().filter(|o| o.kind == Kind::FrameIndex).map(|o| o.number);
-        let letters =
-            || i.operands.iter().filter_map(|o| o.register).map(|r| r.file).filter(|file| "va".contains(*file));
-        for slot in slots {
-            let one = letters().all(|letter| *files.entry(slot).or_insert(letter) == letter);
-            ensure!(one, "spill-slot", i, "slot {slot} is of both vector files");
+    let mut slots: Map<u32, (BTreeSet<char>, bool)> = Map::default();
+    for block in context.after.blocks.iter().filter(|_| context.processor.has_agprs) {
+        let written = block.instructions.iter().any(behind::writes_exec);
+        for i in block.instructions.iter().filter(|i| i.spill().is_some()) {
+            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex) {
+                let (files, exec) = slots.entry(o.number).or_default();
+                files
+                    .extend(i.operands.iter().filter_map(|o| o.register).map(|r| r.file).filter(|f| "va".contains(*f)));
+                *exec |= written;
+            }
         }
     }
+    let mixed = slots.values().any(|(files, written)| files.len() > 1 && *written);
+    ensure!(!mixed, "spill-slot", "", "a slot is of both vector files where EXEC is written");
     Ok(())
 }
 
@@ -550,6 +560,9 @@ impl<'a> Walk<'a> {
         self.state.bury();
         self.waiting_callers(q)?;
         self.state.note_expanded();
+        if q.is_whole_wave() && q.spill().is_some() {
+            self.state.note_expanded_for_all();
+        }
         self.access(q, q.has("copy"));
         if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
             self.repeats += 1;

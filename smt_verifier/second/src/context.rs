@@ -36,6 +36,8 @@ pub struct Context<'a> {
     pub cells: Rc<[u8]>,
     /// Units that calls of this function in P's file rely on, beyond its convention (spec 9).
     pub promised: BTreeSet<u32>,
+    /// Units that its convention preserves.
+    pub preserved: BTreeSet<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
@@ -165,6 +167,7 @@ impl<'a> Context<'a> {
             slot_bits: Map::default(),
             cells: Rc::from([]),
             promised: BTreeSet::new(),
+            preserved: BTreeSet::new(),
             reserved_after: reserved.collect(),
             saved_later: false,
             has_virtual: after.has_virtual(),

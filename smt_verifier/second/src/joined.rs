@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
+use crate::behind::led_to;
 use crate::context::Context;
 use crate::entry::live_ins;
 use crate::lanes::{Lane, Map, Of, Set};
 use crate::model::{
-    ensure, Block, Done, Function, Instruction, Kind, Operand, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
+    ensure, Block, Done, Function, Instruction, Kind, Operand, Refused, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
 };
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
@@ -276,12 +277,23 @@ fn constant(i: &Instruction) -> Option<String> {
     Some(others.iter().fold(format!("{} {}", i.name, first.text), |text, o| format!("{text}, {}", o.text)))
 }
 
-/// MachineLateInstrsCleanup deletes what gives a register the same again. S_GETPC_B64 does not give the same.
-fn said_once(after: &Function) -> Done<()> {
+/// MachineLateInstrsCleanup deletes what gives a register the same again, and MachineLICM moves it out of a loop. What reads the
+/// program counter does not give the same.
+fn said_once(flow: &Flow<'_>) -> Done<()> {
     let mut said = BTreeSet::new();
-    for i in after.instructions().filter(|i| i.name == "S_GETPC_B64") {
-        let first = said.insert(constant(i));
-        ensure!(first, "not-followed", i, "LLVM takes the result for the one before");
+    for (number, block) in flow.blocks.iter().enumerate() {
+        let mut code = block.instructions.iter().filter(|i| i.name == "S_GETPC_B64" || i.name == "S_GETPC_B64_pseudo");
+        let wrong = code.find(|i| {
+            !said.insert((i.name.clone(), i.operands.first().map(|o| o.text.clone())))
+                || led_to(&flow.ahead, number).contains(&number)
+        });
+        if let Some(i) = wrong {
+            return Err(Refused::new(
+                "not-followed",
+                "LLVM takes the result for the one before, or from before a loop",
+                i,
+            ));
+        }
     }
     Ok(())
 }
@@ -402,7 +414,7 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
     hoisted_alike(&flow, true)?;
     hoisted_alike(&flow, false)?;
     merged_alike(context, &flow)?;
-    said_once(after)?;
+    said_once(&flow)?;
     // Where PostRAMachineSinking may move a copy of another block to the beginning of a block.
     let before = predecessors(&successors(after));
     let above = |number: &usize| {
@@ -459,6 +471,8 @@ fn sunk(context: &Context<'_>, above: Option<&Known>, block: &Block) -> Known {
 /// Through a block, the first instructions of which may be brought together with what is known `near`.
 fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<Left> {
     let (mut own, mut last, mut lost) = (Known::default(), Map::default(), Set::default());
+    // The number of the instruction that moved to a register last.
+    let mut moved: Map<Lane, usize> = Map::default();
     for (number, i) in block.instructions.iter().enumerate() {
         if number == stop {
             near = Known::default();
@@ -477,12 +491,17 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
         let hidden: Vec<Lane> = written.iter().copied().filter(|lane| !own_results.contains(lane)).collect();
         let rows = || rows.iter().filter(|(to, from)| is_vector(to) && is_vector(from)).copied();
         for (to, from) in rows() {
-            let is = |row: &Move| near.moves.contains(row) || own.moves.contains(row);
-            // SIShrinkInstructions makes one exchange of three moves.
-            let origins = near.moves.iter().chain(&own.moves).filter(|(at, ..)| *at == from);
-            let exchanged = origins
-                .map(|(_, origin, old)| (is(&(*origin, to, true)), is(&(*origin, to, false)), *old))
-                .any(|(old, new, since)| old || since && new);
+            // SIShrinkInstructions makes one exchange of three moves, of which the one from X comes before the one to X.
+            let made = |rows: &Set<Move>, origin: Lane, since: bool| {
+                rows.contains(&(origin, to, true)) || since && rows.contains(&(origin, to, false))
+            };
+            let by = |rows: &Set<Move>| -> Vec<(Lane, bool)> {
+                rows.iter().filter(|(at, ..)| *at == from).map(|(_, origin, old)| (*origin, *old)).collect()
+            };
+            let behind = |origin: &Lane| moved.get(&from) <= moved.get(origin);
+            let exchanged =
+                by(&near.moves).iter().any(|(x, old)| made(&near.moves, *x, *old) || made(&own.moves, *x, *old))
+                    || by(&own.moves).iter().any(|(x, old)| behind(x) && made(&own.moves, *x, *old));
             ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
         }
         if let ([to, from, ..], true) = (&i.operands[..], copies) {
@@ -505,6 +524,7 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
         last.extend(written.iter().map(|lane| (*lane, number)));
         own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
         own.moves.extend(rows().map(|(to, from)| (to, from, false)));
+        moved.extend(rows().map(|(to, _)| (to, number)));
         if copies {
             own.unread.extend(written.iter().copied());
             own.copies.extend(rows().map(|(to, from)| (to, from, false)));

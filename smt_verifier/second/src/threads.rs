@@ -68,6 +68,7 @@ pub struct State {
     /// between two writes of EXEC (spec 11.3).
     accessed: Map<Lane, u32>,
     expanded: Vec<u32>,
+    expanded_for_all: Option<u32>,
     pub exec_written: u32,
     /// Vector places that are killed, until EXEC is written (spec 11.1).
     dying: Set<Lane>,
@@ -180,13 +181,19 @@ impl State {
     pub fn abandon(&mut self, place: Lane) {
         let since = self.accessed.get(&place).copied().unwrap_or(0);
         let times: Vec<u32> = self.expanded.iter().copied().filter(|at| *at > since).collect();
-        self.spoil(place, &self.select(|class| !class.active && times.iter().any(|at| class.was_active(*at))));
+        let all = self.expanded_for_all.is_some_and(|at| at > since);
+        self.spoil(place, &self.select(|class| !class.active && (all || times.iter().any(|at| class.was_active(*at)))));
     }
 
     /// LLVM may write dead registers where it expands this instruction (spec 11.3).
     pub fn note_expanded(&mut self) {
         self.expanded.retain(|at| *at <= self.exec_written);
         self.expanded.push(self.now);
+    }
+
+    /// Likewise for all threads: it is whole-wave spill code.
+    pub fn note_expanded_for_all(&mut self) {
+        self.expanded_for_all = Some(self.now);
     }
 
     /// Q reads the first ones, and is about to write the third ones. A copy counts as soon as it is read (spec 11.3), by an
