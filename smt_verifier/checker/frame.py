@@ -136,7 +136,8 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
 
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:
-    """Spill code of a slot names registers of one vector file, or EXEC is not written in blocks that have some.
+    """Spill code of a slot names registers of one vector file, or EXEC is not written between two such instructions of
+    one block.
 
     LLVM may keep the slot in registers of the other file (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves
     and reloads become COPYs that ask for no EXEC.
@@ -145,22 +146,23 @@ def check_slots(lanes: Lanes, processor: Processor) -> None:
         Refused: it names both.
     """
     files: dict[int, set[str]] = {}
-    blocks: dict[int, set[int]] = {}
-    writes: set[int] = set()
+    across: set[int] = set()
     for number in range(len(lanes.parts)) if processor.has_agprs else ():
+        named: dict[int, int] = {}
+        """How often EXEC was written in the block when a slot was named first."""
+        writes = 0
         for i in lanes.code(number):
             opcode = lanes.tables.opcode(i.opcode)
-            if opcode is not None and writes_exec(i, opcode):
-                writes.add(number)
+            writes += opcode is not None and writes_exec(i, opcode)
             if opcode is None or not opcode.value("spill"):
                 continue
-            names = [o.register for o in i.operands if o.register not in ("", "noreg")]
-            for o in i.operands:
-                if o.kind is Kind.FRAME_INDEX:
-                    files.setdefault(o.number, set()).update({lanes.register(name).file for name in names} & {"v", "a"})
-                    blocks.setdefault(o.number, set()).add(number)
-    for slot, letters in files.items():
-        if len(letters) > 1 and not writes.isdisjoint(blocks[slot]):
+            letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")}
+            for slot in (o.number for o in i.operands if o.kind is Kind.FRAME_INDEX):
+                files.setdefault(slot, set()).update(letters & {"v", "a"})
+                if named.setdefault(slot, writes) < writes:
+                    across.add(slot)
+    for slot in sorted(across):
+        if len(files[slot]) > 1:
             raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
 
 

@@ -205,18 +205,20 @@ fn nothing_taken(context: &Context<'_>) -> Done {
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-/// Spill code of a slot names registers of one vector file, or EXEC is not written in blocks that have some: LLVM may keep it
+/// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block: LLVM may keep it
 /// in registers of the other file, but makes COPYs of saves and reloads of the same one (SIFrameLowering; spec 7.3).
 fn slots_have_one_file(context: &Context<'_>) -> Done {
     let mut slots: Map<u32, (BTreeSet<char>, bool)> = Map::default();
     for block in context.after.blocks.iter().filter(|_| context.processor.has_agprs) {
-        let written = block.instructions.iter().any(behind::writes_exec);
-        for i in block.instructions.iter().filter(|i| i.spill().is_some()) {
-            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex) {
-                let (files, exec) = slots.entry(o.number).or_default();
+        // How often EXEC was written in the block when a slot was named first.
+        let (mut named, mut writes) = (Map::<u32, u32>::default(), 0);
+        for i in &block.instructions {
+            writes += u32::from(behind::writes_exec(i));
+            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex && i.spill().is_some()) {
+                let (files, across) = slots.entry(o.number).or_default();
                 files
                     .extend(i.operands.iter().filter_map(|o| o.register).map(|r| r.file).filter(|f| "va".contains(*f)));
-                *exec |= written;
+                *across |= *named.entry(o.number).or_insert(writes) < writes;
             }
         }
     }
