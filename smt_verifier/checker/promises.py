@@ -23,9 +23,7 @@ def check_promises(file: File, before: Lanes, after: Lanes, convention: frozense
     promised = _promised(file, function, before.tables) - convention
     if not promised:
         return
-    listed = "machineFunctionInfo.wwmReservedRegs", "machineFunctionInfo.spillPhysVGPRs"
-    framed = after.function.stack or after.function.fixed_stack or any(after.function.fields.get(f) for f in listed)
-    if framed or (after.defined_units & convention) - before.defined_units:
+    if len(after.function.stack) > len(function.stack):
         raise Refused("call-mask", "LLVM takes registers for the frame, and a call's own mask keeps what LLVM may take")
     own = {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     for instruction in _instructions(after.function):
