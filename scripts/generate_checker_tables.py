@@ -62,11 +62,11 @@ _FILE_MARKS = {
 """Marks of the numbered files, as those of the special registers."""
 
 NAMED = {
-    "COPY": ("copy",), "WWM_COPY": ("wwm-copy", "vector-move"), semantics.LANE_SAVE: ("lane-save",),
+    "COPY": ("copy",), "WWM_COPY": ("wwm-copy",), semantics.LANE_SAVE: ("lane-save",),
     semantics.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
     "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
-    **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64", "V_MOV_B64_PSEUDO"), ("vector-move",)),
+    **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64"), ("vector-move",)),
 }  # fmt: skip
 """Traits of single opcodes."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from smt_verifier.checker.certificate import VIRTUAL
+from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Kind
@@ -137,7 +138,7 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:
     """Spill code of a slot names registers of one vector file, or EXEC is not written between two such instructions of
-    one block.
+    one block, or of blocks that LLVM may bring together (10.11).
 
     LLVM may keep the slot in registers of the other file (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves
     and reloads become COPYs that ask for no EXEC.
@@ -146,24 +147,45 @@ def check_slots(lanes: Lanes, processor: Processor) -> None:
         Refused: it names both.
     """
     files: dict[int, set[str]] = {}
-    across: set[int] = set()
-    for number in range(len(lanes.parts)) if processor.has_agprs else ():
-        named: dict[int, int] = {}
-        """How often EXEC was written in the block when a slot was named first."""
-        writes = 0
-        for i in lanes.code(number):
-            opcode = lanes.tables.opcode(i.opcode)
-            writes += opcode is not None and writes_exec(i, opcode)
-            if opcode is None or not opcode.value("spill"):
-                continue
-            letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")}
-            for slot in (o.number for o in i.operands if o.kind is Kind.FRAME_INDEX):
-                files.setdefault(slot, set()).update(letters & {"v", "a"})
-                if named.setdefault(slot, writes) < writes:
-                    across.add(slot)
-    for slot in sorted(across):
-        if len(files[slot]) > 1:
-            raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
+    rows = [_accesses(lanes, number, files) for number in range(len(lanes.parts) if processor.has_agprs else 0)]
+    mixed = {slot for slot, letters in files.items() if len(letters) > 1}
+    if not mixed:
+        return
+    near = near_blocks(lanes)
+    left: list[dict[int, bool]] = [{} for _ in rows]
+    """Slots that were named in a block, or near it, and whether EXEC was written since one of the times."""
+    changed = True
+    while changed:
+        changed = False
+        for number, row in enumerate(rows):
+            named: dict[int, bool] = {}
+            for slot, old in (item for block in near[number] for item in left[block].items()):
+                named[slot] = old or named.get(slot, False)
+            for slot in row:
+                if slot < 0:
+                    named = dict.fromkeys(named, True)
+                elif named.setdefault(slot, False) and slot in mixed:
+                    raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
+            changed = changed or named != left[number]
+            left[number] = named
+
+
+def _accesses(lanes: Lanes, number: int, files: dict[int, set[str]]) -> list[int]:
+    """Slots that spill code of a block names, in order, -1 for a write of EXEC; ``files``: letters of their registers'
+    vector files, which are added to.
+    """
+    row: list[int] = []
+    for i in lanes.code(number):
+        opcode = lanes.tables.opcode(i.opcode)
+        if opcode is not None and writes_exec(i, opcode):
+            row.append(-1)
+        if opcode is None or not opcode.value("spill"):
+            continue
+        letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")} & {"v", "a"}
+        for slot in (o.number for o in i.operands if o.kind is Kind.FRAME_INDEX):
+            files.setdefault(slot, set()).update(letters)
+            row.append(slot)
+    return row
 
 
 def units_named(lanes: Lanes, names: str) -> frozenset[int]:

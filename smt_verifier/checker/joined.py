@@ -109,6 +109,12 @@ class _Left:
     lost: frozenset[int] = frozenset()
 
 
+def near_blocks(after: Lanes) -> list[set[int]]:
+    """For each block those with whose instructions LLVM may bring its own together."""
+    flow = _flow(after)
+    return [set(flow.near(number).blocks) for number in range(len(after.parts))]
+
+
 def copied_blocks(after: Lanes) -> Copied:
     """Which instructions LLVM may bring together.
 
@@ -162,7 +168,8 @@ class _Flow:
     before: list[set[int]]
     kept: list[list[int]]
     said: list[list[int]]
-    """For each instruction of a block a number: those that say the same have the same one."""
+    """For each instruction of a block a number: those that say the same have the same one, so all conditional branches.
+    """
     words: list[list[int]]
     """Those numbers of the instructions that are kept."""
     again: set[int]
@@ -258,7 +265,9 @@ def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes) -> tuple[lis
     again: set[int] = set()
 
     def number(i: Instruction) -> int:
-        words = i.opcode, tuple((o.text, o.is_def) for o in i.operands)
+        # BranchFolder turns conditions round, and gives the branch its other target.
+        branches = _is_gone(i, after, branches=True) and not _is_gone(i, after, branches=False)
+        words = ("", ()) if branches else (i.opcode, tuple((o.text, o.is_def) for o in i.operands))
         opcode = after.tables.opcode(i.opcode) if words in numbers else None
         known = numbers.setdefault(words, len(numbers))
         if opcode is not None and "pure" in opcode.traits and _names_its_result(i):
@@ -309,6 +318,8 @@ def _check_merged(flow: _Flow) -> None:
 def _marked(flow: _Flow, *places: tuple[int, int]) -> list[int]:
     """Operands of instructions that say the same which differ in ``dead`` or, of a COPY, in ``killed``."""
     one, other = (flow.after.code(number)[n] for number, n in places)
+    if _is_gone(one, flow.after, branches=True):
+        return []
     opcode = flow.after.tables.opcode(one.opcode)
     marks = ("dead", "killed") if opcode is not None and "copy" in opcode.traits else ("dead",)
     rows = enumerate(zip(one.operands, other.operands, strict=True))

@@ -195,28 +195,48 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
-/// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
-/// saved then.
-/// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block: LLVM may keep it
-/// in registers of the other file, but makes COPYs of saves and reloads of the same one (SIFrameLowering; spec 7.3).
+/// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block, or of blocks
+/// that LLVM may bring together: it may keep the slot in registers of the other file, but makes COPYs of saves and reloads of
+/// the same one (SIFrameLowering; spec 7.3).
 fn slots_have_one_file(context: &Context<'_>) -> Done {
-    let mut slots: Map<u32, (BTreeSet<char>, bool)> = Map::default();
-    for block in context.after.blocks.iter().filter(|_| context.processor.has_agprs) {
-        // How often EXEC was written in the block when a slot was named first.
-        let (mut named, mut writes) = (Map::<u32, u32>::default(), 0);
-        for i in &block.instructions {
-            writes += u32::from(behind::writes_exec(i));
-            for o in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex && i.spill().is_some()) {
-                let (files, across) = slots.entry(o.number).or_default();
-                files
-                    .extend(i.operands.iter().filter_map(|o| o.register).map(|r| r.file).filter(|f| "va".contains(*f)));
-                *across |= *named.entry(o.number).or_insert(writes) < writes;
-            }
+    let slots = |i: &Instruction| -> Vec<u32> {
+        let spills = i.spill().is_some();
+        i.operands.iter().filter(|o| spills && o.kind == Kind::FrameIndex).map(|o| o.number).collect()
+    };
+    let mut files: Map<u32, BTreeSet<char>> = Map::default();
+    for i in context.after.instructions().filter(|_| context.processor.has_agprs) {
+        for slot in slots(i) {
+            let letters = i.operands.iter().filter_map(|o| o.register).map(|r| r.file);
+            files.entry(slot).or_default().extend(letters.filter(|file| "va".contains(*file)));
         }
     }
-    let mixed = slots.values().any(|(files, written)| files.len() > 1 && *written);
-    ensure!(!mixed, "spill-slot", "", "a slot is of both vector files where EXEC is written");
+    files.retain(|_, letters| letters.len() > 1);
+    if files.is_empty() {
+        return Ok(());
+    }
+    let near = joined::near_blocks(context.after);
+    // Slots that were named in a block, or near it, and whether EXEC was written since.
+    let mut left: Vec<Set<(u32, bool)>> = vec![Set::default(); near.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (number, block) in context.after.blocks.iter().enumerate() {
+            let mut named: Set<(u32, bool)> =
+                near[number].iter().flat_map(|from| left[*from].iter().copied()).collect();
+            for i in &block.instructions {
+                if behind::writes_exec(i) {
+                    named = named.into_iter().map(|(slot, _)| (slot, true)).collect();
+                }
+                for slot in slots(i).into_iter().filter(|slot| files.contains_key(slot)) {
+                    let across = named.contains(&(slot, true));
+                    ensure!(!across, "spill-slot", i, "a slot is of both vector files where EXEC is written");
+                    named.insert((slot, false));
+                }
+            }
+            changed |= named != left[number];
+            left[number] = named;
+        }
+    }
     Ok(())
 }
 
@@ -266,6 +286,9 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     Ok(())
 }
 
+/// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
+/// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
+/// saved then.
 fn nothing_moved(context: &Context<'_>) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));

@@ -261,8 +261,12 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Both say the same, but for flags.
+/// Both say the same, but for flags. BranchFolder turns conditions round, and gives a branch its other target: all are the same.
 fn same(a: &Instruction, b: &Instruction) -> bool {
+    let conditional = |i: &Instruction| branches(i) && !i.has("barrier");
+    if conditional(a) && conditional(b) {
+        return true;
+    }
     let operand = |(x, y): (&Operand, &Operand)| x.is_def() == y.is_def() && x.text == y.text;
     a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
 }
@@ -332,6 +336,10 @@ fn merged_alike(context: &Context<'_>, flow: &Flow<'_>) -> Done<()> {
                     continue;
                 };
                 let (_, other, n) = ends[known];
+                if branches(i) {
+                    end = known;
+                    continue;
+                }
                 let marks = if i.has("copy") { DEAD | KILLED } else { DEAD };
                 let alike = i.operands.iter().zip(&other.instructions[n].operands).all(|(x, y)| {
                     x.flags & marks == y.flags & marks || ends_there(block, *at, x) == ends_there(other, n, y)
@@ -402,6 +410,13 @@ fn branches(i: &Instruction) -> bool {
 
 fn is_vector(lane: &Lane) -> bool {
     lane.vector && lane.of == Of::Unit
+}
+
+/// Of each block those with whose instructions LLVM may bring its own together.
+pub fn near_blocks(after: &Function) -> Vec<Vec<usize>> {
+    let flow = Flow::of(after);
+    let blocks = |number: usize| flow.near(number).blocks.into_iter().map(|(block, _)| block).collect();
+    (0..after.blocks.len()).map(blocks).collect()
 }
 
 /// No moves that LLVM may exchange, or find in what it brings together, over a write of EXEC.
