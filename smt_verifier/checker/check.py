@@ -126,7 +126,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         xnack=target.xnack and "-xnack" not in features,
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
-    check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
+    check_promises(before, lanes[0], lanes[1], bounds)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"

@@ -2,37 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from itertools import islice
+
+from smt_verifier.checker.frame import units_named
 from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import File, Function, Instruction, Kind
+from smt_verifier.checker.module import attributes
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Tables
 
 _WRITTEN_OUT = "CustomRegMask("
+_INFO, _FRAME = "machineFunctionInfo.", "frameInfo."
+_SAVED = "isCalleeSavedInfoValid"
+"""The one flag of ``frameInfo`` that asks for nothing."""
+_MOVED_VECTORS, _MOVED_SCALARS = ("wwmReservedRegs", "spillPhysVGPRs"), "longBranchReservedReg"
+"""Header fields whose registers LLVM moves to lower ones."""
+_STACK_ALIGNMENT = 16
+_LANES = 32
+"""Lanes of the smaller waves: so many scalars a VGPR keeps for the frame."""
+_FRAME_SCALARS = 4
+"""Frame pointer, base pointer and the return address."""
+_ADDRESSES = 2
+"""VGPRs that LLVM takes at one instruction for an address, and for what is stored there."""
+_SCALAR_PAIRS = 4
+"""Pairs of SGPRs for frame and base pointer, EXEC, and addresses."""
 
 
-def check_promises(file: File, before: Lanes, after: Lanes, convention: frozenset[int]) -> None:
-    """Q writes nothing that a mask written out in P's file says is kept, unless P's own instructions do.
-
-    Args:
-        convention: units that the function's calling convention preserves anyway.
+def check_promises(file: File, before: Lanes, after: Lanes, bounds: Limits) -> None:
+    """Q writes nothing that a mask written out in P's file says is kept, unless P's own instructions do; nor does LLVM
+    take any of it for a frame.
 
     Raises:
-        Refused: it does.
+        Refused: one of them may.
     """
     function = before.function
-    promised = _promised(file, function, before.tables) - convention
+    promised = _promised(file, function, before.tables) - bounds.callee_saved
+    if promised:
+        promised -= {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     if not promised:
         return
-    if len(after.function.stack) > len(function.stack):
-        raise Refused("call-mask", "LLVM takes registers for the frame, and a call's own mask keeps what LLVM may take")
-    own = {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     for instruction in _instructions(after.function):
-        if not _lost(instruction, promised, after) <= own:
+        if _lost(instruction, promised, after):
             raise Refused(
                 "call-mask",
                 f"{instruction.opcode} writes what a call of {function.name} keeps",
                 f"line {instruction.line}",
             )
+    strings = attributes(file.module, function.name).strings
+    if _is_framed(after, bounds, strings) and not promised <= _spared(after, bounds):
+        raise Refused("call-mask", f"for a frame LLVM may take registers that a call of {function.name} keeps")
+
+
+def _is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
+    """LLVM needs registers to save, address or move something (SIFrameLowering.cpp)."""
+    function, fields = after.function, after.function.fields
+    opcodes = [after.tables.opcode(i.opcode) for i in _instructions(function)]
+    return (
+        bool(function.stack or function.fixed_stack or _listed(after, *_MOVED_VECTORS, _MOVED_SCALARS))
+        or any(opcode is not None and "call" in opcode.traits for opcode in opcodes)
+        or any(value == "true" for path, value in fields.items() if path.startswith(_FRAME) and path != _FRAME + _SAVED)
+        or fields.get(_FRAME + "stackSize", "0") != "0"
+        or fields.get(_INFO + "isWholeWaveFunction") == "true"
+        or strings.get("frame-pointer", "none") != "none"
+        or not bounds.callee_saved.isdisjoint(after.defined_units)
+    )
+
+
+def _listed(after: Lanes, *fields: str) -> frozenset[int]:
+    return units_named(after, " ".join(after.function.fields.get(_INFO + field, "") for field in fields))
+
+
+def _spared(after: Lanes, bounds: Limits) -> frozenset[int]:
+    """Units that LLVM's frame leaves alone for sure.
+
+    It takes the lowest registers: VGPRs that nothing uses for the lanes of scalars, and an SGPR for the frame pointer;
+    SGPRs that are dead there for EXEC in prologue and epilogue; where something is addressed in the frame, whatever is
+    dead. It keeps VGPRs in accumulators, and these in VGPRs (SIFrameLowering.cpp, findScratchNonCalleeSaveRegister,
+    findUnusedRegister, allocateVGPRSpillToAGPR; SIRegisterInfo::eliminateFrameIndex).
+    """
+    function, usable = after.function, bounds.allocatable - bounds.callee_saved
+    scalars, vectors = after.tables.units("s"), after.tables.units("v")
+    if not after.defined_units.isdisjoint(after.tables.units("a")):
+        return frozenset()
+    unused = usable - {k + n for k in after.named for n in range(after.grain)}
+    for instruction in _instructions(function):
+        unused -= _lost(instruction, set(unused), after)
+    saved = {u // 2 for u in bounds.callee_saved & after.defined_units if u in scalars}
+    lanes = 1 + (len(saved) + _FRAME_SCALARS) // _LANES + len(_listed(after, *_MOVED_VECTORS)) // 2
+    branches = bool(_listed(after, _MOVED_SCALARS))
+    aligned = int(function.fields.get(_FRAME + "maxAlignment", "1")) > _STACK_ALIGNMENT
+    if function.stack or function.fixed_stack or aligned:
+        spared = _above(vectors, 1, lanes + _ADDRESSES, unused)
+        return frozenset([*spared, *_above(scalars, 2, _SCALAR_PAIRS + branches, unused)] if spared else ())
+    if not _above(vectors, 1, lanes, unused):
+        return frozenset()
+    taken = _first(vectors, 1, lanes, unused) | _first(scalars, 1, 1, unused) | _first(scalars, 2, branches, unused)
+    of_exec: set[int] = set()
+    for live in _edges(after):
+        end = max(_first(scalars, 2, 1, usable - live - taken), default=scalars.stop)
+        of_exec.update(u for u in scalars if u <= end and u not in live)
+    return frozenset([*vectors, *scalars]) - taken - of_exec
+
+
+def _edges(after: Lanes) -> list[frozenset[int]]:
+    """Units that are live where LLVM's prologue begins, and where each epilogue ends."""
+    blocks = after.function.blocks
+    at = [frozenset(u for name, _ in blocks[0].liveins for u in after.register(name).units)]
+    for last in (block.instructions[-1] for block in blocks if block.instructions and not block.successors):
+        names = {after.name(o, last) for o in last.operands if o.reads and o.vreg < 0} - {"noreg", ""}
+        at.append(frozenset(u for name in names for u in after.register(name).units))
+    return at
+
+
+def _first(units: range, width: int, count: int, free: Collection[int]) -> set[int]:
+    """The first ``count`` aligned tuples of ``width`` free registers of a file."""
+    tuples = (range(u, u + 2 * width) for u in units[:: 2 * width])
+    return {u for t in islice((t for t in tuples if all(u in free for u in t)), count) for u in t}
+
+
+def _above(units: range, width: int, count: int, free: Collection[int]) -> range:
+    """Units of a file above those; none if there are fewer."""
+    first = _first(units, width, count, free)
+    return range(max(first) + 1 if len(first) == 2 * width * count else units.stop, units.stop)
 
 
 def _instructions(function: Function) -> list[Instruction]:

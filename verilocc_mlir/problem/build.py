@@ -35,9 +35,9 @@ from verilocc_mlir.problem.model import (
 from verilocc_mlir.problem.preferences import affinities, preferences
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.calls import for_the_frame, kept_for_callers, lowest_tuples, unused
 from verilocc_mlir.target.classes import RegisterClass
-from verilocc_mlir.target.registers import AGPR_BASE, BANK_BASE, VGPR_BASE, Bank, physical_register
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
 
@@ -110,7 +110,12 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         ranges=ranges,
         affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
         fixed=fixed_occupations(
-            function, cfg, allowed.__contains__, allowed, kept_for_callers(file, function.name, target)
+            function,
+            cfg,
+            allowed.__contains__,
+            allowed,
+            kept_for_callers(file, function.name, target),
+            _saved(file, function, target),
         ),
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
@@ -157,12 +162,16 @@ def _register_units(bank: Bank, number: int) -> tuple[int, int]:
     return base, base + 1
 
 
+def _saved(file: MirFile, function: MachineFunction, target: Target) -> frozenset[int]:
+    return callee_saved(function_attributes(file.preamble, function.name).calling_convention, target)
+
+
 def _budgets(
     file: MirFile, function: MachineFunction, target: Target, phase: Phase
 ) -> tuple[tuple[BankBudget, ...], tuple[str, ...]]:
     """Registers that may be handed out in a phase, and special registers besides."""
     free = allocatable(function, file.preamble, target)
-    saved = callee_saved(function_attributes(file.preamble, function.name).calling_convention, target)
+    saved = _saved(file, function, target)
     numbers = {Bank.SGPR: free.sgprs, Bank.VGPR: free.vgprs, Bank.AGPR: free.agprs}
     budgets = tuple(
         BankBudget(
@@ -289,6 +298,7 @@ def fixed_occupations(
     is_allocatable: Callable[[int], bool],
     units: Iterable[int],
     kept: frozenset[int] = frozenset(),
+    saved: frozenset[int] = frozenset(),
 ) -> tuple[FixedOccupation, ...]:
     """Occupations of the units for which ``is_allocatable`` is true.
 
@@ -297,6 +307,7 @@ def fixed_occupations(
         is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
         kept: units that its callers count on (``kept_for_callers``); none of them may be written anywhere.
+        saved: units that its calling convention preserves.
 
     Raises:
         UnsupportedError: an unknown register or register mask.
@@ -309,20 +320,27 @@ def fixed_occupations(
         # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
         occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
     if (never := sorted(kept.intersection(units) - whole_wave)) and cfg.slots:
-        never += _for_the_frame(function, kept, units)
+        never += _for_the_frame(function, kept, frozenset(units) - saved - kept)
         occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), KEPT_FOR_CALLERS))
     occupations.sort(key=lambda f: (f.segments[0], f.units))
     return tuple(occupations)
 
 
-def _for_the_frame(function: MachineFunction, kept: frozenset[int], units: Iterable[int]) -> list[int]:
-    """The VGPR in whose lanes LLVM keeps the return address of a function that calls others: the first one that nothing
-    uses (SIFrameLowering.cpp). The last one before those that are kept is left for it, or it would take one of them.
+def _for_the_frame(function: MachineFunction, kept: frozenset[int], units: frozenset[int]) -> list[int]:
+    """Registers that LLVM takes for a frame: the lowest ones that nothing uses. The last ones before those that are
+    kept are left for it, or it would take one of them.
+
+    Args:
+        units: those that need not be saved, nor are kept.
     """
-    if not any(calls_in(function)):
-        return []
-    first_kept = min((u for u in kept if VGPR_BASE <= u < AGPR_BASE), default=0)
-    return sorted(u for u in units if VGPR_BASE <= u < first_kept and u not in kept)[-2:]
+    left: list[int] = []
+    free, promised = unused(function, units), unused(function, kept)
+    for bank in (Bank.VGPR, Bank.SGPR):
+        count, size = for_the_frame(function, bank)
+        first = min((u for u in promised if unit_bank(u) is bank), default=0)
+        below = lowest_tuples({u for u in free if unit_bank(u) is bank and u < first}, size)
+        left += [u for register in below[-count:] for u in register]
+    return left
 
 
 def _whole_wave_units(function: MachineFunction, is_allocatable: Callable[[int], bool]) -> set[int]:

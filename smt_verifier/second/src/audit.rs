@@ -44,6 +44,7 @@ pub fn audit_phase(
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
     context.preserved = preserved;
+    context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.saved_later = saved_later;
     let parts = certificate::read(certificate, &context)?;
     context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();

@@ -9,7 +9,7 @@ use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
-use crate::header::{info, registers_in};
+use crate::header::{info, registers_in, value};
 use crate::joined;
 use crate::lanes::{Lane, Map, Of, Set};
 use crate::masks::{mask_of, Effect, Mark};
@@ -147,15 +147,15 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
     Ok(())
 }
 
-/// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
+/// What calls of this function in P's file rely on, Q leaves alone as P does, and LLVM for a frame (spec 9).
 fn keeps_promises(context: &Context<'_>) -> Done {
     let promised = &context.promised;
-    let slots = context.after.stack.len() > context.before.stack.len();
-    let quiet = promised.is_empty() || !slots;
-    ensure!(quiet, "call-mask", "", "LLVM takes registers for the frame, and calls rely on some");
+    if promised.is_empty() {
+        return Ok(());
+    }
     let broken = |text: &'_ Function| -> Done<Vec<(u32, usize)>> {
         let mut all = Vec::new();
-        for i in text.instructions().filter(|_| !promised.is_empty()) {
+        for i in text.instructions() {
             let lanes = i.lanes(Operand::is_def).into_iter().filter(|lane| lane.of == Of::Unit);
             let kept = if i.has("call") { preserved(i)? } else { promised.iter().copied().collect() };
             let lost = promised.iter().copied().filter(|unit| !kept.contains(unit));
@@ -165,10 +165,94 @@ fn keeps_promises(context: &Context<'_>) -> Done {
         Ok(all)
     };
     let before: Set<u32> = broken(context.before)?.into_iter().map(|(unit, _)| unit).collect();
-    let wrong = broken(context.after)?.into_iter().find(|(unit, _)| !before.contains(unit));
-    wrong.map_or(Ok(()), |(unit, line)| {
-        Err(Refused::new("call-mask", format!("${unit} is written, which a call relies on"), line))
-    })
+    if let Some((unit, line)) = broken(context.after)?.into_iter().find(|(unit, _)| !before.contains(unit)) {
+        return Err(Refused::new("call-mask", format!("${unit} is written, which a call relies on"), line));
+    }
+    let mut kept = promised.iter().filter(|unit| !before.contains(unit));
+    let all = spared(context)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
+    ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
+    Ok(())
+}
+
+/// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
+/// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
+/// addressed in the frame; VGPRs for accumulators. None where there is no frame (SIFrameLowering,
+/// SIRegisterInfo::eliminateFrameIndex; spec 9).
+fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
+    let (q, allocatable) = (context.after, &context.limits.allocatable);
+    let units = |keys: &[&str]| -> usize {
+        let names: BTreeSet<String> = keys.iter().flat_map(|key| registers_in(q, key)).collect();
+        names.iter().filter_map(|name| tables().register(name)).map(|r| r.units.len()).sum()
+    };
+    let (vectors, scalars) = (units(&["wwmReservedRegs", "spillPhysVGPRs"]), units(&["longBranchReservedReg"]));
+    let defined: Set<u32> =
+        q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(|l| l.of == Of::Unit).map(|l| l.a).collect();
+    let saved: Set<u32> = defined.iter().copied().filter(|unit| context.preserved.contains(unit)).collect();
+    let objects = !q.stack.is_empty() || !q.fixed_stack.is_empty();
+    let flag = |(path, value): (&String, &String)| {
+        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
+    };
+    let framed = objects
+        || vectors + scalars > 0
+        || !saved.is_empty()
+        || context.keeps_frame_pointer
+        || q.instructions().any(|i| i.has("call"))
+        || q.fields.iter().any(flag)
+        || !matches!(&*value(q, "frameInfo.stackSize"), "" | "0")
+        || info(q, "isWholeWaveFunction") == "true";
+    if !framed {
+        return Ok(None);
+    }
+    let file = |letter| tables().file(letter).0..tables().file(letter).1;
+    if defined.iter().any(|unit| file('a').contains(unit)) {
+        return Ok(Some(Set::default()));
+    }
+    let usable: BTreeSet<u32> = allocatable.iter().copied().filter(|unit| !context.preserved.contains(unit)).collect();
+    let mut unused = usable.clone();
+    unused.retain(|unit| !context.touched_after.contains(unit));
+    for i in q.instructions().filter(|i| i.has("call")) {
+        let kept = preserved(i)?;
+        unused.retain(|unit| kept.contains(unit));
+    }
+    let saved: Set<u32> = saved.iter().filter(|unit| file('s').contains(unit)).map(|unit| unit / 2).collect();
+    let (lanes, branches) = (1 + (saved.len() + 4) / 32 + vectors / 2, usize::from(scalars > 0));
+    // The first aligned tuples of a file's free registers.
+    let first = |letter, width: u32, count: usize, free: &BTreeSet<u32>| -> BTreeSet<u32> {
+        let tuples = file(letter).step_by(2 * width as usize).map(|first| first..first + 2 * width);
+        tuples.filter(|tuple| tuple.clone().all(|unit| free.contains(&unit))).take(count).flatten().collect()
+    };
+    if objects || value(q, "frameInfo.maxAlignment").parse().is_ok_and(|bytes: u32| bytes > 16) {
+        let above = |letter, width: u32, count: usize| {
+            let taken = first(letter, width, count, &unused);
+            let all = taken.len() == 2 * width as usize * count;
+            file(letter).filter(|unit| all && taken.last() < Some(unit)).collect::<Set<u32>>()
+        };
+        let mut units = above('v', 1, lanes + 2);
+        if !units.is_empty() {
+            units.extend(above('s', 2, 4 + branches));
+        }
+        return Ok(Some(units));
+    }
+    let taken = [('v', 1, lanes), ('s', 1, 1), ('s', 2, branches)];
+    let taken: BTreeSet<u32> =
+        taken.into_iter().flat_map(|(file, width, count)| first(file, width, count, &unused)).collect();
+    if first('v', 1, lanes, &unused).len() < 2 * lanes {
+        return Ok(Some(Set::default()));
+    }
+    let mut units: Set<u32> = file('v').chain(file('s')).filter(|unit| !taken.contains(unit)).collect();
+    let entry: Set<u32> = q.blocks[0].liveins.iter().flat_map(|(r, _)| r.units.iter().copied()).collect();
+    let ends =
+        q.blocks.iter().filter(|block| block.successors.is_empty()).filter_map(|block| block.instructions.last());
+    let read = |i: &Instruction| -> Set<u32> {
+        i.operands.iter().filter(|o| o.reads()).filter_map(|o| o.register).flat_map(|r| &r.units).copied().collect()
+    };
+    for live in std::iter::once(entry).chain(ends.map(read)) {
+        let free = usable.iter().copied().filter(|unit| !live.contains(unit) && !taken.contains(unit)).collect();
+        let pair = first('s', 2, 1, &free);
+        let end = pair.last().copied().unwrap_or(u32::MAX);
+        units.retain(|unit| !file('s').contains(unit) || *unit > end || live.contains(unit));
+    }
+    Ok(Some(units))
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called

@@ -38,6 +38,8 @@ pub struct Context<'a> {
     pub promised: BTreeSet<u32>,
     /// Units that its convention preserves.
     pub preserved: BTreeSet<u32>,
+    /// Its attributes ask for a frame pointer.
+    pub keeps_frame_pointer: bool,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
@@ -168,6 +170,7 @@ impl<'a> Context<'a> {
             cells: Rc::from([]),
             promised: BTreeSet::new(),
             preserved: BTreeSet::new(),
+            keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,
             has_virtual: after.has_virtual(),
