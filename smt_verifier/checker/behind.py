@@ -9,12 +9,13 @@ from collections.abc import Collection
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
-from smt_verifier.checker.model import Instruction, Kind
+from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
 _VCC_NAMES = frozenset({"vcc", "vcc_lo"})
+_MASKS = EXEC_NAMES | _VCC_NAMES
 
 
 def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> None:
@@ -25,6 +26,7 @@ def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> No
     """
     for number in range(len(after.parts)):
         _conditions(after, forms, number)
+        _taken_for(after, forms, number)
         _hoisted(after, forms, allocatable, number)
         _overwritten(after, forms, number)
     for part in range(len(after.function.blocks)):
@@ -59,12 +61,44 @@ def _conditions(after: Lanes, forms: Forms, number: int) -> None:
 
 def _ands_vcc(i: Instruction, opcode: Opcode) -> bool:
     names = [o.register for o in i.operands[:3]]
-    return (
-        opcode.value("mask") == "AND"
-        and names[0] in _VCC_NAMES
-        and not EXEC_NAMES.isdisjoint(names[1:])
-        and not _VCC_NAMES.isdisjoint(names[1:])
-    )
+    return _makes_vcc(i, opcode) and not _VCC_NAMES.isdisjoint(names[1:])
+
+
+def _taken_for(after: Lanes, forms: Forms, number: int) -> None:
+    """What LLVM takes for the definition of a mask, because it defines a part of it: a comparison of which
+    SIOptimizeExecMasking makes V_CMPX at S_AND_SAVEEXEC, and a move of an immediate ahead of the AND of EXEC to VCC, of
+    which SIPreEmitPeephole makes a branch on EXEC.
+    """
+    code = after.code(number)
+    for at, i in enumerate(code):
+        opcode = forms.opcode(i)
+        compared = opcode.value("save") == "AND"
+        for o in i.operands[1:3] if compared or _makes_vcc(i, opcode) else ():
+            if o.reads and o.vreg < 0 and o.register not in _MASKS:
+                _check_definition(after, forms, code[:at], o, compared=compared)
+
+
+def _check_definition(after: Lanes, forms: Forms, code: list[Instruction], mask: Operand, *, compared: bool) -> None:
+    names, mode, changes = {*after.register(mask.register).units}, {*after.register("mode").units}, False
+    for i in reversed(code):
+        defined = after.operand_keys(i).defined
+        if not names.isdisjoint(defined):
+            taken = "valu" in forms.opcode(i).traits if compared else _is_immediate(i, forms.opcode(i))
+            exact = i.definitions > 0 and i.operands[0].register == mask.register
+            late = compared and changes and not mode.isdisjoint(_read(after, i))
+            if taken and (late or not exact):
+                raise _refused(i, f"LLVM takes it for what defines ${mask.register}")
+            return
+        changes = changes or not mode.isdisjoint(defined)
+
+
+def _makes_vcc(i: Instruction, opcode: Opcode) -> bool:
+    names = [o.register for o in i.operands[:3]]
+    return opcode.value("mask") == "AND" and names[0] in _VCC_NAMES and not EXEC_NAMES.isdisjoint(names[1:])
+
+
+def _is_immediate(i: Instruction, opcode: Opcode) -> bool:
+    return "mask-move" in opcode.traits and i.operands[1].kind is Kind.IMMEDIATE
 
 
 def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
@@ -73,6 +107,7 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
     """
     if not after.parts[number]:
         return
+    _copies_hoisted(after, forms, allocatable, number)
     last = [i for i in after.code_of(after.parts[number][-1]) if "terminator" in forms.opcode(i).traits]
     ahead, sets = {*after.successors(number)}, {k for i in last for k in after.operand_keys(i).defined}
     sets = {k for k in sets if k < VIRTUAL and k not in allocatable}
@@ -83,17 +118,34 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
     sets = sets.difference(*(after.operand_keys(i).defined for i in code if "copy" not in forms.opcode(i).traits))
     for i in code:
         opcode, defined = forms.opcode(i), after.operand_keys(i).defined
-        uses = [(o, set(after.keys(o, i))) for o in i.operands if o.is_use]
-        changed = any(not keys.isdisjoint(sets) for _, keys in uses)
+        changed = any(o.is_use and not sets.isdisjoint(after.keys(o, i)) for o in i.operands)
         changed = changed or (sets_exec and "copy" in opcode.traits and any(map(after.is_vector, defined)))
-        known = [(o, keys) for o, keys in uses if "undef" not in o.flags]
-        if (
-            changed
-            and defined
-            and "terminator" not in opcode.traits
-            and not any(o.vreg >= 0 or not keys.isdisjoint(allocatable) for o, keys in known)
-        ):
+        if changed and defined and "terminator" not in opcode.traits and _is_fixed(after, i, allocatable):
             raise _refused(i, "LLVM may hoist it over a terminator that sets what it reads")
+
+
+def _is_fixed(after: Lanes, i: Instruction, allocatable: Collection[int]) -> bool:
+    """Whether it reads no virtual register and none that may be allocated."""
+    known = [o for o in i.operands if o.is_use and "undef" not in o.flags]
+    return not any(o.vreg >= 0 or any(k in allocatable for k in after.keys(o, i)) for o in known)
+
+
+def _copies_hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
+    """A COPY has no EXEC operand before SIFixVGPRCopies, so MachineLICM moves it out of a loop that writes EXEC."""
+    code = after.code(number)
+    copies = [
+        i for i in code if "copy" in forms.opcode(i).traits and any(map(after.is_vector, after.operand_keys(i).defined))
+    ]
+    copies = [i for i in copies if _is_fixed(after, i, allocatable)]
+    ahead = [set(after.successors(n)) for n in range(len(after.parts))] if copies else []
+    if not copies or number not in (loop := led_to(ahead, number)):
+        return
+    loop &= led_to(predecessors(ahead), number)
+    body = [i for n in loop for i in after.code(n)]
+    defined = frozenset(k for i in body for k in after.operand_keys(i).defined)
+    copies = [i for i in copies if defined.isdisjoint(_read(after, i))]
+    if copies and any(writes_exec(i, forms.opcode(i)) for i in body):
+        raise _refused(copies[0], "LLVM may hoist it out of a loop that writes EXEC")
 
 
 def _loop(after: Lanes, number: int, head: int) -> set[int]:
@@ -187,6 +239,10 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
                 break
         if middle < 0:
             continue
+        if not _is_exactly(code[middle], forms.opcode(code[middle]), result, code[start].operands[0].register):
+            raise _refused(code[middle], "LLVM takes it for another operation on EXEC")
+        if any(not forms.opcode(b).traits.isdisjoint(("call", "asm", "bundle")) for b in code[middle + 1 : end]):
+            raise _refused(code[middle], "LLVM moves the write of EXEC to it, over a call, assembly or a bundle")
         if forms.opcode(code[middle]).value("mask") == "AND" and _reads_condition(after, part, middle):
             raise _refused(code[middle], "LLVM may replace it, and SCC is read")
         between = [(o, b) for b in code[middle + 1 : end] for o in b.operands if o.reads and o.register != result]
@@ -200,6 +256,13 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
             exact = any(name == result and mask < 0 for name, mask in after.function.blocks[successor].liveins)
             if not exact and not names.isdisjoint(declared_units(after, successor)):
                 raise _refused(i, "LLVM deletes what wrote its source, which is live behind the block")
+
+
+def _is_exactly(i: Instruction, opcode: Opcode, result: str, copy: str) -> bool:
+    """Whether it makes the very result of the very copy of EXEC; LLVM makes Y AND NOT EXEC of EXEC AND NOT Y."""
+    sources = [o.register for o in i.operands[1:3]]
+    turned = opcode.value("mask") in ("ANDN2", "ORN2") and sources[0] == copy
+    return i.operands[0].register == result and copy in sources and not turned
 
 
 def _reads_condition(after: Lanes, part: int, number: int) -> bool:

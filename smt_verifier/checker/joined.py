@@ -4,20 +4,23 @@ passes make of moves there (specification 10.11, 12.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.threads import writes_exec
+from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
 _DUPLICATED = 2
 """Instructions of a block that TailDuplicator.cpp makes copies of (-tail-dup-size): one that leads to another ends with
 a branch, for it must not fall through.
 """
 _NO_CODE = ("no-code", "frame-adjust")
+_SCALAR_MOVES = ("COPY", "S_MOV_B32", "S_MOV_B64")
+_FRAME = ("machineFunctionInfo.stackPtrOffsetReg", "machineFunctionInfo.frameOffsetReg")
 _NOT_HOISTED = ("may-store", "call", "side-effects", "terminator")
 _NOT_THE_SAME = ("S_GETPC_B64", "S_GETPC_B64_pseudo")
 """What names no register but its result, and gives another one elsewhere."""
@@ -167,40 +170,45 @@ class _Flow:
     ahead: list[set[int]]
     before: list[set[int]]
     kept: list[list[int]]
+    stays: list[list[int]]
+    """Those of them that no other pass has deleted, moved or made one of by then."""
     said: list[list[int]]
-    """For each instruction of a block a number: those that say the same have the same one, so all conditional branches.
-    """
-    words: list[list[int]]
-    """Those numbers of the instructions that are kept."""
-    again: set[int]
-    """Those numbers of pure instructions that name no register but their result, and that stand more than once:
-    MachineLateInstrsCleanup may delete one.
-    """
+    """For each instruction of a block a number: those that LLVM makes equal have the same one."""
+    one: list[int]
+    """Blocks that LLVM makes one of have the same number."""
 
     def near(self, number: int) -> _Near:
         """With whose instructions LLVM may bring a block's own together."""
-        code, own = self.after.code(number), self.kept[number]
-        copied = {b: 0 for b in self.before[number] if len(self.ahead[b]) == 1}
+        code, own, before = self.after.code(number), self.stays[number], self.before[number]
+        copied = {b: 0 for b in before if self._ones(self.ahead[b]) == {self.one[number]}}
         small = _DUPLICATED - bool(self.ahead[number])
-        if sum(not self.may_go(number, n) for n in own) <= small:  # TailDuplicator.
+        if len(own) <= small:  # TailDuplicator.
             return _Near(copied, len(code))
-        behind = {place for b in self.before[number] for place in self.ahead[b]}
-        blocks = self._ends(self.before[number])
-        if blocks and behind == {number}:  # BranchFolder: merged with the only block before it, or with a common end.
+        others = {place for b in before for place in self.ahead[b] if self.one[place] != self.one[number]}
+        blocks = self._ends(before)
+        if blocks and not others:  # BranchFolder: merged with the only block before it, or with a common end.
             return _Near(blocks, len(code))
-        if blocks and len(behind) == 2:
-            (other,) = behind - {number}
-            if self.before[other] == self.before[number]:  # BranchFolder::HoistCommonCode.
+        if blocks and len(self._ones(others)) == 1:
+            other = min(others)
+            if self._led_from(other) == self._led_from(number):  # BranchFolder::HoistCommonCode.
                 if all(_is_gone(i, self.after, branches=True) for i in self.after.code(other)):
                     return _Near(blocks, len(code))  # What it leads to may have been hoisted into it.
-                alike = self._alike(number, own, other, self.kept[other])
+                alike = self._alike(number, own, other, self.stays[other])
                 if alike:
                     return _Near(blocks, own[alike - 1] + 1)
         beside = {b for place in self.ahead[number] for b in self.before[place]} - {number} if copied else set[int]()
         end = [self.said[number][n] for n in own[small:]]
-        if any(self.words[b][-len(end) :] == end for b in beside):
+        if any([self.said[b][n] for n in self.stays[b][-len(end) :]] == end for b in beside):
             return _Near(copied, own[small - 1] + 1)  # All that is left once its end is merged with another one.
         return _Near({}, 0)
+
+    def _ones(self, blocks: Iterable[int]) -> set[int]:
+        return {self.one[block] for block in blocks}
+
+    def _led_from(self, number: int) -> set[int]:
+        """The blocks, ones counted once, that lead to a block or to one of the same."""
+        same = (n for n, one in enumerate(self.one) if one == self.one[number])
+        return self._ones(b for n in same for b in self.before[n])
 
     def sinks_from(self, number: int) -> int:
         """The block from which PostRAMachineSinking may move a COPY into this one, or -1."""
@@ -208,18 +216,14 @@ class _Flow:
         above = next(iter(before)) if len(before) == 1 else -1
         return above if above >= 0 and len(set(self.after.successors(above))) > 1 else -1
 
-    def may_go(self, number: int, at: int) -> bool:
-        """Whether MachineLateInstrsCleanup may delete an instruction."""
-        return self.said[number][at] in self.again
-
     def _ends(self, blocks: set[int]) -> dict[int, int]:
         """From where on these blocks end alike, so that LLVM may make one of their ends (TailMergeBlocks)."""
-        if len(blocks) < 2:
+        if len(self._ones(blocks)) < 2:
             return dict.fromkeys(blocks, 0)
-        backwards = {block: self.kept[block][::-1] for block in blocks}
+        backwards = {block: self.stays[block][::-1] for block in blocks}
         first, *others = blocks
         count = min(self._alike(first, backwards[first], b, backwards[b]) for b in others)
-        return {b: of[count - 1] if count < len(of) else 0 for b, of in backwards.items()} if count else {}
+        return {b: of[count] + 1 if count < len(of) else 0 for b, of in backwards.items()} if count else {}
 
     def _alike(self, a: int, a_numbers: list[int], b: int, b_numbers: list[int]) -> int:
         """How many of the first of these instructions of two blocks are the same."""
@@ -255,31 +259,111 @@ def _flow(after: Lanes) -> _Flow:
     codes = [after.code(number) for number in range(len(ahead))]
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
     said, again = _numbered(codes, after)
-    words = [[row[n] for n in own] for row, own in zip(said, kept, strict=True)]
-    return _Flow(after, ahead, before, kept, said, words, again)
+    stays: list[list[int]] = []
+    for number, defined in enumerate(_defined_in_loops(ahead, before, after)):
+        gone = _masks_made_one(after, number)
+        for n in kept[number]:
+            if said[number][n] in again or (defined is not None and _is_invariant(codes[number][n], after, defined)):
+                gone.add(n)
+        stays.append([n for n in kept[number] if n not in gone])
+    forms: dict[tuple[frozenset[int], tuple[int, ...]], int] = {}
+    one = [
+        forms.setdefault((frozenset(ahead[b]), tuple([said[b][n] for n in of])), len(forms))
+        for b, of in enumerate(stays)
+    ]
+    return _Flow(after, ahead, before, kept, stays, said, one)
 
 
 def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes) -> tuple[list[list[int]], set[int]]:
-    """A number for what each instruction says, block by block, and the numbers of what may be said once too often."""
+    """A number for what each instruction says, block by block, and the numbers of what may be said once too often: pure
+    instructions and COPYs that name no register but their result and the frame's, and that stand more than once
+    (MachineLateInstrsCleanup.cpp, isCandidate).
+    """
     numbers: dict[tuple[str, tuple[tuple[str, bool], ...]], int] = {}
     again: set[int] = set()
+    addressed = {_form(i, after, exact=False) for code in codes for i in code if _names_object(i)}
+    frame = frozenset(re.findall(r"\$(\w+)", " ".join(after.function.fields.get(name, "") for name in _FRAME)))
 
     def number(i: Instruction) -> int:
-        # BranchFolder turns conditions round, and gives the branch its other target.
-        branches = _is_gone(i, after, branches=True) and not _is_gone(i, after, branches=False)
-        words = ("", ()) if branches else (i.opcode, tuple((o.text, o.is_def) for o in i.operands))
+        words = _form(i, after, exact=False) if addressed else ("", ())
+        words = words if words in addressed else _form(i, after, exact=True)
         opcode = after.tables.opcode(i.opcode) if words in numbers else None
         known = numbers.setdefault(words, len(numbers))
-        if opcode is not None and "pure" in opcode.traits and _names_its_result(i):
+        if opcode is not None and not opcode.traits.isdisjoint(("pure", "copy")) and _names_its_result(i, frame):
             again.add(known)
         return known
 
     return [[number(i) for i in code] for code in codes], again
 
 
-def _names_its_result(i: Instruction) -> bool:
-    """Whether it names no register but its result (MachineLateInstrsCleanup.cpp, isCandidate)."""
-    return [n for n, o in enumerate(i.operands) if o.is_register] == [0] and i.operands[0].is_def
+def _form(i: Instruction, after: Lanes, *, exact: bool) -> tuple[str, tuple[tuple[str, bool], ...]]:
+    """What an instruction says once LLVM's passes ahead of BranchFolder have run: conditions may be turned round,
+    terminators are none (SIOptimizeExecMasking), and, not ``exact``, a stack object's address may be any immediate.
+    """
+    if _is_gone(i, after, branches=True) and not _is_gone(i, after, branches=False):
+        return "", ()
+    opcode = i.opcode.removesuffix("_term")
+    moves = opcode in _SCALAR_MOVES and len(i.operands) > 1 and i.operands[1].is_register
+    if moves and not any(after.is_vector(k) for k in after.keys(i.operands[1], i)):
+        opcode = "COPY"
+    literal = () if exact else (Kind.FRAME_INDEX, Kind.IMMEDIATE)
+    return opcode, tuple([("" if o.kind in literal else o.text, o.is_def) for o in i.operands])
+
+
+def _names_object(i: Instruction) -> bool:
+    return any(o.kind is Kind.FRAME_INDEX for o in i.operands)
+
+
+def _names_its_result(i: Instruction, frame: frozenset[str]) -> bool:
+    """Whether it names no register but its result, and those of the frame."""
+    named = [n for n, o in enumerate(i.operands) if o.is_register and (n == 0 or o.register not in frame)]
+    return named == [0] and i.operands[0].is_def
+
+
+def _defined_in_loops(ahead: list[set[int]], before: list[set[int]], after: Lanes) -> list[frozenset[int] | None]:
+    """What the blocks define that lead back to each one, and that it leads to; None where it leads not back."""
+    left, count = set(range(len(ahead))), -1
+    while len(left) != count:  # What is in no loop, nor between two.
+        count = len(left)
+        left = {n for n in left if not left.isdisjoint(ahead[n]) and not left.isdisjoint(before[n])}
+    rows: list[frozenset[int] | None] = [None] * len(ahead)
+    for number in sorted(left):
+        if rows[number] is None and number in (loop := led_to(ahead, number)):
+            loop &= led_to(before, number)
+            defined = frozenset(k for n in loop for i in after.code(n) for k in after.operand_keys(i).defined)
+            for n in loop:
+                rows[n] = defined
+    return rows
+
+
+def _is_invariant(i: Instruction, after: Lanes, defined: frozenset[int]) -> bool:
+    """Whether MachineLICM may move it out of a loop, which defines so much."""
+    opcode = after.tables.opcode(i.opcode)
+    if opcode is None or opcode.traits.isdisjoint(("pure", "may-load")):
+        return False
+    read = {k for o in i.operands if o.reads and o.register not in EXEC_NAMES for k in after.keys(o, i)}
+    return read.isdisjoint(defined)
+
+
+def _masks_made_one(after: Lanes, number: int) -> set[int]:
+    """The numbers of instructions in a block of which SIOptimizeExecMasking may make one."""
+    gone: set[int] = set()
+    start = 0
+    for part in after.parts[number]:
+        code = after.code_of(part)
+        moves = [n for n, i in enumerate(code) if len(i.operands) > 1 and _has(i, after, "copy", "mask-move")]
+        if any(code[n].operands[0].register in EXEC_NAMES and code[n].operands[1].is_register for n in moves):
+            gone.update(start + n for n in moves if code[n].operands[1].register in EXEC_NAMES)
+            gone.update(
+                start + n for n, i in enumerate(code) if (o := after.tables.opcode(i.opcode)) and o.value("mask")
+            )
+        start += len(code)
+    return gone
+
+
+def _has(i: Instruction, after: Lanes, *traits: str) -> bool:
+    opcode = after.tables.opcode(i.opcode)
+    return opcode is not None and not opcode.traits.isdisjoint(traits)
 
 
 def _check_once(flow: _Flow) -> None:
@@ -302,12 +386,12 @@ def _check_merged(flow: _Flow) -> None:
     and keeps one of two instructions that may differ in ``dead``, or in a COPY in ``killed``.
     """
     exits = {number for number, places in enumerate(flow.ahead) if not places}
-    for blocks in (*flow.before, exits):
+    for rows, blocks in ((rows, blocks) for rows in (flow.kept, flow.stays) for blocks in (*flow.before, exits)):
         # What is said so far, backwards from the end, has a number; and where it was said first.
         known: dict[tuple[int, int], tuple[int, int, int]] = {}
         for number in sorted(blocks) if len(blocks) > 1 else ():
             at = 0
-            for n in reversed(flow.kept[number]):
+            for n in reversed(rows[number]):
                 at, other, m = known.setdefault((at, flow.said[number][n]), (len(known) + 1, number, n))
                 differ = _marked(flow, (number, n), (other, m)) if other != number else []
                 if any(_ends_there(flow, number, n, k) is not _ends_there(flow, other, m, k) for k in differ):
@@ -322,7 +406,7 @@ def _marked(flow: _Flow, *places: tuple[int, int]) -> list[int]:
         return []
     opcode = flow.after.tables.opcode(one.opcode)
     marks = ("dead", "killed") if opcode is not None and "copy" in opcode.traits else ("dead",)
-    rows = enumerate(zip(one.operands, other.operands, strict=True))
+    rows = enumerate(zip(one.operands, other.operands, strict=False))
     return [k for k, (x, y) in rows if any((mark in x.flags) is not (mark in y.flags) for mark in marks)]
 
 
@@ -345,7 +429,7 @@ def _check_hoisted(flow: _Flow) -> None:
     ``MachineInstr::isSafeToMove`` lets it, and keeps one of two instructions that may differ in ``undef``, memory
     operands and marks. Where all of a block is hoisted, what follows it comes next.
     """
-    for every in (True, False):  # Constants may be gone by then.
+    for every in (True, False):  # Something may be gone by then.
         _check_beginnings(flow, [_first(flow, number, every=every) for number in range(len(flow.ahead))])
 
 
@@ -375,14 +459,14 @@ class _First:
 
 
 def _first(flow: _Flow, number: int, *, every: bool) -> _First:
-    """``every``: with constants that may be gone."""
+    """``every``: with what may be gone."""
     numbers: list[int] = []
-    code = flow.after.code(number)
+    code, stays = flow.after.code(number), set(flow.stays[number])
     for at in flow.kept[number]:
         opcode = flow.after.tables.opcode(code[at].opcode)
         if opcode is None or ("asm" not in opcode.traits and not opcode.traits.isdisjoint(_NOT_HOISTED)):
             return _First(numbers, _is_gone(code[at], flow.after, branches=True))
-        if every or not flow.may_go(number, at):
+        if every or at in stays:
             numbers.append(at)
     return _First(numbers, True)
 
