@@ -8,14 +8,17 @@ use crate::entry::live_ins;
 use crate::lanes::{Lane, Of, Set, SCC, VCC};
 use crate::model::*;
 use crate::moves;
+use crate::tables::{tables, Register};
 
 /// No pass behind the phase makes something else of Q, or of what MachineCopyPropagation makes of it: `after`.
 ///
 /// # Errors
 /// `not-followed`: one may.
 pub fn check(context: &Context<'_>, after: &Function) -> Done {
+    copied_in_loops(context, &after.blocks)?;
     for (number, block) in after.blocks.iter().enumerate() {
         conditions(context, &after.blocks, block)?;
+        taken_for_masks(block)?;
         hoisted(context, &after.blocks, number, block)?;
         overwritten(&after.blocks, number, block)?;
         let starts: Vec<usize> = [0].into_iter().chain(block.joints.iter().map(|(start, _)| *start)).collect();
@@ -30,6 +33,24 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done {
 
 fn is_exec(o: &Operand) -> bool {
     !o.lanes.is_empty() && o.lanes.iter().all(|lane| lane.is_exec())
+}
+
+fn moves_mask(i: &Instruction) -> bool {
+    i.definitions == 1 && (i.has("copy") || i.has("mask-move"))
+}
+
+/// R of `EXEC = R`.
+pub fn mask_set(i: &Instruction) -> Option<&Operand> {
+    match &i.operands[..] {
+        [to, from, ..] if moves_mask(i) && is_exec(to) && !is_exec(from) && !from.lanes.is_empty() => Some(from),
+        _ => None,
+    }
+    .filter(|from| from.register.is_some())
+}
+
+/// C = EXEC.
+pub fn copies_exec(i: &Instruction) -> bool {
+    matches!(&i.operands[..], [to, from, ..] if moves_mask(i) && to.register.is_some() && is_exec(from))
 }
 
 pub fn writes_exec(i: &Instruction) -> bool {
@@ -58,12 +79,46 @@ fn conditions(context: &Context<'_>, texts: &[Block], block: &Block) -> Done {
     Ok(())
 }
 
-fn ands_vcc(i: &Instruction) -> bool {
-    let vcc = |o: &Operand| o.names("vcc") || o.names("vcc_lo");
+fn is_vcc(o: &Operand) -> bool {
+    o.names("vcc") || o.names("vcc_lo")
+}
+
+/// What EXEC is joined with, to VCC.
+fn in_vcc(i: &Instruction) -> Option<&Operand> {
     match &i.operands[..] {
-        [to, a, b, ..] => i.value("mask") == "AND" && vcc(to) && (is_exec(a) && vcc(b) || vcc(a) && is_exec(b)),
-        _ => false,
+        [to, a, b, ..] if i.value("mask") == "AND" && is_vcc(to) && is_exec(a) => Some(b),
+        [to, a, b, ..] if i.value("mask") == "AND" && is_vcc(to) && is_exec(b) => Some(a),
+        _ => None,
     }
+}
+
+fn ands_vcc(i: &Instruction) -> bool {
+    in_vcc(i).is_some_and(is_vcc)
+}
+
+/// What defines a part of a mask is taken for what makes it: by SIOptimizeExecMasking a comparison before S_AND_SAVEEXEC, which
+/// becomes V_CMPX there, by SIPreEmitPeephole a move of an immediate before an AND of EXEC to VCC, which is deleted.
+fn taken_for_masks(block: &Block) -> Done {
+    let mode: &[u32] = tables().register("mode").map_or(&[], |register| &register.units);
+    for (end, i) in block.instructions.iter().enumerate() {
+        let saves = i.value("save") == "AND";
+        let source = if saves { i.explicit().find(|o| o.is_use()) } else { in_vcc(i).filter(|o| !is_vcc(o)) };
+        let Some(source) = source.filter(|o| !o.lanes.is_empty()) else { continue };
+        let part = |o: &Operand| o.is_def() && o.lanes.iter().any(|lane| source.lanes.contains(lane));
+        let Some(start) = block.instructions[..end].iter().rposition(|b| b.operands.iter().any(part)) else { continue };
+        let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
+        let immediate = b.has("mask-move") && b.operands.get(1).is_some_and(|o| !o.is_register());
+        let compares = b.has("valu") && b.lanes(Operand::is_def).iter().any(|lane| !lane.vector);
+        if !(if saves { compares } else { immediate }) {
+            continue;
+        }
+        let exact = b.defined().next().is_some_and(|o| o.lanes == source.lanes);
+        ensure!(exact, "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
+        let moded =
+            meets(&b.lanes(Operand::reads), mode) && between.iter().any(|b| meets(&b.lanes(Operand::is_def), mode));
+        ensure!(!(saves && moded), "not-followed", i, "LLVM may compare in another mode, behind what sets it,");
+    }
+    Ok(())
 }
 
 /// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on what that
@@ -71,7 +126,7 @@ fn ands_vcc(i: &Instruction) -> bool {
 fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block) -> Done {
     let start = block.joints.last().map_or(0, |(start, _)| *start);
     let last = || block.instructions[start..].iter().filter(|i| i.has("terminator"));
-    let free = |lane: &Lane| lane.of != Of::Unit || context.limits.allocatable.contains(&lane.a);
+    let free = |lane: &Lane| context.allocatable(*lane);
     let mut sets: Set<Lane> = last().flat_map(|i| i.lanes(Operand::is_def)).filter(|lane| !free(lane)).collect();
     let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
     let Some(head) = ahead.first().copied().filter(|_| !sets.is_empty() && ahead.len() == 1) else { return Ok(()) };
@@ -89,15 +144,70 @@ fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block
     for lane in code().filter(|i| !i.has("copy")).flat_map(|i| i.lanes(Operand::is_def)) {
         sets.remove(&lane);
     }
-    let fixed = |o: &Operand| o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(free);
     for i in code().filter(|i| !i.has("terminator")) {
         let defined = i.lanes(Operand::is_def);
         let reads = i.lanes(Operand::is_use).iter().any(|lane| sets.contains(lane));
         let changed = reads || sets_exec && i.has("copy") && defined.iter().any(|lane| lane.vector);
-        let stays = defined.is_empty() || !changed || !i.operands.iter().filter(|o| o.is_use()).all(fixed);
+        let stays = defined.is_empty() || !changed || !reads_fixed(context, i);
         ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets what it reads what is done");
     }
     Ok(())
+}
+
+/// It reads no virtual register and none that may be allocated.
+fn reads_fixed(context: &Context<'_>, i: &Instruction) -> bool {
+    let fixed = |o: &Operand| o.is(UNDEF) || o.vreg.is_none() && !o.lanes.iter().any(|lane| context.allocatable(*lane));
+    i.operands.iter().filter(|o| o.is_use()).all(fixed)
+}
+
+/// MachineLICM moves a COPY out of a loop, over what writes EXEC there: it has no EXEC operand yet.
+fn copied_in_loops(context: &Context<'_>, blocks: &[Block]) -> Done {
+    let ahead: Vec<BTreeSet<usize>> = blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
+    let loops = loops(&ahead);
+    let rows = || blocks.iter().zip(&loops).filter_map(|(block, of)| Some((block, (*of)?)));
+    let changing = rows().filter(|(block, _)| block.instructions.iter().any(writes_exec));
+    let changing: BTreeSet<usize> = changing.map(|(_, of)| of).collect();
+    let inside = rows().filter(|(_, of)| changing.contains(of)).flat_map(|(block, _)| &block.instructions);
+    for i in inside.filter(|i| i.has("copy") && i.lanes(Operand::is_def).iter().any(|lane| lane.vector)) {
+        ensure!(
+            !reads_fixed(context, i),
+            "not-followed",
+            i,
+            "LLVM may hoist out of a loop that writes EXEC what is done"
+        );
+    }
+    Ok(())
+}
+
+/// The loop that each block is in, if any: those that it leads to and that lead to it, named by one of them.
+pub fn loops(ahead: &[BTreeSet<usize>]) -> Vec<Option<usize>> {
+    // Blocks as a search is done with all that they lead to; from the last one on, backwards, each finds its own loop.
+    let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
+    let mut pending: Vec<(usize, bool)> = (0..ahead.len()).map(|number| (number, false)).collect();
+    while let Some((block, is_done)) = pending.pop() {
+        if is_done {
+            order.push(block);
+        } else if seen.insert(block) {
+            pending.push((block, true));
+            pending.extend(ahead[block].iter().map(|next| (*next, false)));
+        }
+    }
+    let mut before = vec![Vec::new(); ahead.len()];
+    ahead.iter().enumerate().for_each(|(from, places)| places.iter().for_each(|to| before[*to].push(from)));
+    let mut found: Vec<Option<usize>> = vec![None; ahead.len()];
+    for head in order.into_iter().rev() {
+        let (mut members, mut pending) = (Vec::new(), vec![head]);
+        while let Some(block) = pending.pop() {
+            if seen.remove(&block) {
+                members.push(block);
+                pending.extend(&before[block]);
+            }
+        }
+        if members.len() > 1 || ahead[head].contains(&head) {
+            members.into_iter().for_each(|block| found[block] = Some(head));
+        }
+    }
+    found
 }
 
 /// What a block leads to by one step or more.
@@ -195,20 +305,13 @@ fn forwarded(
 /// SIOptimizeExecMasking makes `C = S_AND_SAVEEXEC Y` of `C = EXEC`, `R = S_AND C, Y` and `EXEC = R`, and does not look at
 /// everything that writes C or reads R. `next`: the blocks behind.
 fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &[usize]) -> Done {
-    let moves = |i: &Instruction| i.definitions == 1 && (i.has("copy") || i.has("mask-move"));
-    for (end, i) in code.iter().enumerate().filter(|(_, i)| moves(i)) {
-        let [to, from, ..] = &i.operands[..] else { continue };
-        let Some(result) = from.register.filter(|_| is_exec(to) && !is_exec(from) && !from.lanes.is_empty()) else {
-            continue;
-        };
+    for (end, i) in code.iter().enumerate() {
+        let Some(from) = mask_set(i) else { continue };
+        let Some(result) = from.register else { continue };
         let names = |lanes: &[Lane]| lanes.iter().any(|lane| from.lanes.contains(lane));
-        let copies = |i: &Instruction| match &i.operands[..] {
-            [to, from, ..] => moves(i) && to.register.is_some() && is_exec(from),
-            _ => false,
-        };
-        let Some(start) = code[..end].iter().rposition(copies) else { continue };
-        let of_exec = &code[start].operands[0].lanes;
-        let takes = |lanes: &[Lane]| lanes.iter().any(|lane| of_exec.contains(lane));
+        let Some(start) = code[..end].iter().rposition(copies_exec) else { continue };
+        let Some(copied) = code[start].operands.first() else { continue };
+        let takes = |lanes: &[Lane]| lanes.iter().any(|lane| copied.lanes.contains(lane));
         let mut middle = None;
         for (n, b) in code.iter().enumerate().take(end).skip(start + 1) {
             let (reads, defined) = (b.lanes(Operand::reads), b.lanes(Operand::is_def));
@@ -227,6 +330,11 @@ fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &
             }
         }
         let Some(middle) = middle else { continue };
+        let made = is_made_of(&code[middle], result, copied);
+        ensure!(made, "not-followed", &code[middle], "LLVM takes for the new EXEC's definition what is none");
+        let apart = |b: &Instruction| b.has("call") || b.has("asm") || b.has("bundle") || b.bundle != [false; 3];
+        let plain = !code[middle + 1..end].iter().any(apart);
+        ensure!(plain, "not-followed", i, "LLVM may not set EXEC before a call, assembly or a bundle");
         let follows = code[middle + 1..].iter().find_map(|b| {
             let read = meets(&b.lanes(Operand::reads), &[SCC]);
             (read || meets(&b.lanes(Operand::is_def), &[SCC])).then_some(read)
@@ -249,6 +357,19 @@ fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &
         }
     }
     Ok(())
+}
+
+/// It makes R of C and another one: the first source of what turns the second round is not C.
+fn is_made_of(i: &Instruction, result: &Register, copied: &Operand) -> bool {
+    let of_exec = |o: &&Operand| o.is_use() && o.register.is_some() && o.same_register(copied);
+    let mut sources = i.explicit().filter(|o| !o.is_def());
+    let first = sources.next().filter(of_exec).is_some();
+    let is_source = if matches!(i.value("mask"), "ANDN2" | "ORN2") {
+        !first && sources.any(|o| of_exec(&o))
+    } else {
+        first || sources.any(|o| of_exec(&o))
+    };
+    is_source && i.definitions == 1 && i.operands.first().is_some_and(|o| o.is_def() && o.names(&result.name))
 }
 
 /// SILowerSGPRSpills says that the lanes which slots of scalars become hold nothing before the first access to them: at the end

@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
-use crate::behind::led_to;
+use crate::behind::{copies_exec, loops, mask_set};
 use crate::context::Context;
 use crate::entry::live_ins;
+use crate::header::registers_in;
 use crate::lanes::{Lane, Map, Of, Set};
 use crate::model::{
     ensure, Block, Done, Function, Instruction, Kind, Operand, Refused, DEAD, IMPLICIT, KILLED, RENAMABLE, UNDEF,
 };
+use crate::tables::tables;
 
 /// Instructions of a block that LLVM duplicates (TailDuplicator.cpp, -tail-dup-size). The last one is a branch, if it
 /// leads to another block: it must not fall through.
@@ -146,103 +148,120 @@ struct Flow<'a> {
     blocks: &'a [Block],
     ahead: Vec<BTreeSet<usize>>,
     before: Vec<BTreeSet<usize>>,
-    /// Instructions of each block that make code, but for jumps, which may be gone.
+    /// Numbers of the instructions, the same for those that LLVM makes equal.
+    forms: Vec<Vec<usize>>,
+    /// Instructions of each block that make code, but for jumps.
+    counted: Vec<Vec<usize>>,
+    /// Those of them that stay.
     kept: Vec<Vec<usize>>,
-    /// How often the same stands that names no register but its result.
-    constants: BTreeMap<String, usize>,
+    /// The loop that each block is in.
+    loops: Vec<Option<usize>>,
+    /// The first of the blocks that are one with each, and such of those that each leads to.
+    one: Vec<usize>,
+    next: Vec<BTreeSet<usize>>,
 }
 
 impl<'a> Flow<'a> {
     fn of(after: &'a Function) -> Self {
-        let mut ahead = successors(after);
-        let before = predecessors(&ahead);
-        (1..ahead.len()).filter(|number| before[*number].is_empty()).for_each(|number| ahead[number].clear());
-        let is_empty: Vec<bool> = after
-            .blocks
-            .iter()
-            .map(|block| block.instructions.iter().all(|i| makes_no_code(i) || branches(i)))
-            .collect();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for number in (1..ahead.len()).filter(|number| is_empty[*number]) {
-                let Some(target) = only(&ahead[number]).filter(|target| *target != number) else { continue };
-                ahead[number].clear();
-                changed = true;
-                for places in ahead.iter_mut() {
-                    if places.remove(&number) {
-                        places.insert(target);
-                    }
-                }
-            }
-        }
-        let before = predecessors(&ahead);
-        let kept = |block: &Block| {
+        let ahead = without_empty(after);
+        let (before, loops) = (predecessors(&ahead), loops(&ahead));
+        let counts = |block: &Block| {
             let code = block.instructions.iter().enumerate();
-            code.filter(|(_, i)| !makes_no_code(i) && !(branches(i) && i.has("barrier"))).map(|(at, _)| at).collect()
+            code.filter(|(_, i)| !(makes_no_code(i) || branches(i) && i.has("barrier"))).map(|(at, _)| at).collect()
         };
-        let kept = after.blocks.iter().map(kept).collect();
-        let mut constants = BTreeMap::new();
-        for key in after.instructions().filter_map(constant) {
-            *constants.entry(key).or_default() += 1;
-        }
-        Flow { blocks: &after.blocks, ahead, before, kept, constants }
+        let counted: Vec<Vec<usize>> = after.blocks.iter().map(counts).collect();
+        let forms = forms(&after.blocks);
+        let gone = gone(after, &forms, &loops);
+        let stay = |(counted, gone): (&Vec<usize>, &BTreeSet<usize>)| {
+            counted.iter().copied().filter(|at| !gone.contains(at)).collect()
+        };
+        let kept = counted.iter().zip(&gone).map(stay).collect();
+        let mut flow =
+            Flow { blocks: &after.blocks, before, forms, counted, kept, loops, one: vec![], next: vec![], ahead };
+        flow.one = flow.ones();
+        flow.next = flow.ahead.iter().map(|places| flow.once(places)).collect();
+        flow
     }
 
-    /// MachineLateInstrsCleanup may delete it.
-    fn may_go(&self, i: &Instruction) -> bool {
-        constant(i).is_some_and(|key| self.constants.get(&key).is_some_and(|times| *times > 1))
+    /// Blocks that are one: they lead to the same blocks, and what stays is alike in all of them.
+    fn ones(&self) -> Vec<usize> {
+        let mut known: BTreeMap<(&BTreeSet<usize>, Vec<usize>), usize> = BTreeMap::new();
+        let first = |number: usize| {
+            let forms = self.kept[number].iter().map(|at| self.forms[number][*at]).collect();
+            *known.entry((&self.ahead[number], forms)).or_insert(number)
+        };
+        (0..self.blocks.len()).map(first).collect()
+    }
+
+    /// Those that are one are counted once.
+    fn once(&self, places: &BTreeSet<usize>) -> BTreeSet<usize> {
+        places.iter().map(|number| self.one[*number]).collect()
     }
 
     fn near(&self, number: usize) -> Near {
-        let (own, length) = (&self.kept[number], self.blocks[number].instructions.len());
-        let copied = || self.before[number].iter().filter(|from| only(&self.ahead[**from]).is_some());
-        let copied: Vec<(usize, usize)> = copied().map(|from| (*from, 0)).collect();
+        let (own, length, before) = (&self.kept[number], self.blocks[number].instructions.len(), &self.before[number]);
+        let copied = before.iter().filter(|from| only(&self.next[**from]).is_some());
+        let copied: Vec<(usize, usize)> = copied.map(|from| (*from, 0)).collect();
         let small = DUPLICATED - usize::from(!self.ahead[number].is_empty());
-        let code = &self.blocks[number].instructions;
-        if own.iter().filter(|at| !self.may_go(&code[**at])).count() <= small {
+        if own.len() <= small && !copied.is_empty() {
             return Near { blocks: copied, stop: length };
         }
-        let behind: BTreeSet<usize> = self.before[number].iter().flat_map(|from| &self.ahead[*from]).copied().collect();
-        let blocks = self.ends(&self.before[number]);
-        if !blocks.is_empty() && only(&behind).is_some() {
+        let blocks = self.ends(before);
+        if !blocks.is_empty() && copied.len() == before.len() {
             return Near { blocks, stop: length };
         }
-        let beside = behind.iter().copied().find(|other| *other != number && behind.len() == 2);
-        if let Some(other) = beside.filter(|other| !blocks.is_empty() && self.before[*other] == self.before[number]) {
-            // What stands first in both is hoisted; where one only branches, so may be what it leads to.
-            if self.blocks[other].instructions.iter().all(|i| makes_no_code(i) || branches(i)) {
-                return Near { blocks, stop: length };
-            }
-            let alike = self.alike((number, own.iter()), (other, self.kept[other].iter()));
-            if alike > 0 {
-                return Near { blocks, stop: own[alike - 1] + 1 };
-            }
+        if let Some(stop) = self.beside(number).filter(|stop| !blocks.is_empty() && *stop > 0) {
+            return Near { blocks, stop };
         }
         // Its end may be merged with that of another block, so that it becomes small.
-        let end = &own[small..];
+        let Some((first, end)) = own.split_at_checked(small).filter(|_| !copied.is_empty()) else {
+            return Near::default();
+        };
         let others: BTreeSet<usize> = self.ahead[number].iter().flat_map(|next| &self.before[*next]).copied().collect();
-        let merged = others.into_iter().filter(|other| *other != number && self.kept[*other].len() >= end.len());
-        let mut merged = merged.map(|other| {
-            let tail = &self.kept[other][self.kept[other].len() - end.len()..];
-            self.alike((number, end.iter()), (other, tail.iter()))
+        let mut tails = others.into_iter().filter(|other| *other != number).filter_map(|other| {
+            let start = self.kept[other].len().checked_sub(end.len())?;
+            Some((other, self.kept[other].get(start..)?))
         });
-        if !copied.is_empty() && merged.any(|alike| alike == end.len()) {
-            return Near { blocks: copied, stop: own[small - 1] + 1 };
+        let is_end =
+            |(other, tail): (usize, &[usize])| self.alike((number, end.iter()), (other, tail.iter())) == end.len();
+        match first.last() {
+            Some(last) if tails.any(is_end) => Near { blocks: copied, stop: last + 1 },
+            _ => Near::default(),
         }
-        Near::default()
     }
 
-    /// From where on all of these blocks end alike.
+    /// Up to where a block may be hoisted, if all that lead to it lead to the same two blocks. What stands first in both is;
+    /// where one only branches, so may be what it leads to.
+    fn beside(&self, number: usize) -> Option<usize> {
+        let before = &self.before[number];
+        let behind: BTreeSet<usize> = before.iter().flat_map(|from| &self.next[*from]).copied().collect();
+        if behind.len() != 2 || before.iter().any(|from| self.next[*from].len() != 2) {
+            return None;
+        }
+        let led = before.iter().flat_map(|from| &self.ahead[*from]).copied().collect::<BTreeSet<usize>>();
+        let ahead = self.once(before);
+        let others = led.into_iter().filter(|other| self.one[*other] != self.one[number]);
+        let stop = |other: usize| {
+            if self.blocks[other].instructions.iter().all(|i| makes_no_code(i) || branches(i)) {
+                return self.blocks[number].instructions.len();
+            }
+            let alike = self.alike((number, self.kept[number].iter()), (other, self.kept[other].iter()));
+            alike.checked_sub(1).map_or(0, |last| self.kept[number][last] + 1)
+        };
+        others.filter(|other| self.once(&self.before[*other]).is_subset(&ahead)).map(stop).max()
+    }
+
+    /// From where on all of these blocks end alike: behind what stays and is not alike.
     fn ends(&self, blocks: &BTreeSet<usize>) -> Vec<(usize, usize)> {
-        let Some(first) = blocks.first() else { return Vec::new() };
-        let count = blocks.iter().skip(1).map(|other| {
+        let alone = self.once(blocks);
+        let Some(first) = alone.first() else { return Vec::new() };
+        let count = alone.iter().skip(1).map(|other| {
             self.alike((*first, self.kept[*first].iter().rev()), (*other, self.kept[*other].iter().rev()))
         });
         let count = count.min().unwrap_or(usize::MAX);
-        let start = |block: &usize| match self.kept[*block].len() {
-            length if count < length => (*block, self.kept[*block][length - count]),
-            _ => (*block, 0),
+        let start = |block: &usize| {
+            let kept = &self.kept[*block];
+            (*block, kept.iter().rev().nth(count).map_or(0, |last| last + 1))
         };
         if count == 0 {
             Vec::new()
@@ -251,34 +270,135 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How many of the first of these instructions are the same.
+    /// How many of the first of these instructions are equal.
     fn alike<'b>(
         &self, (a, first): (usize, impl Iterator<Item = &'b usize>),
         (b, second): (usize, impl Iterator<Item = &'b usize>),
     ) -> usize {
-        let (a, b) = (&self.blocks[a].instructions, &self.blocks[b].instructions);
-        first.zip(second).take_while(|(x, y)| same(&a[**x], &b[**y])).count()
+        let (a, b) = (&self.forms[a], &self.forms[b]);
+        first.zip(second).take_while(|(x, y)| a[**x] == b[**y]).count()
     }
 }
 
-/// Both say the same, but for flags. BranchFolder turns conditions round, and gives a branch its other target: all are the same.
-fn same(a: &Instruction, b: &Instruction) -> bool {
-    let conditional = |i: &Instruction| branches(i) && !i.has("barrier");
-    if conditional(a) && conditional(b) {
-        return true;
+/// What each block leads to, without those that the entry does not lead to, and those that have no code and one successor.
+fn without_empty(after: &Function) -> Vec<BTreeSet<usize>> {
+    let mut ahead = successors(after);
+    let before = predecessors(&ahead);
+    (1..ahead.len()).filter(|number| before[*number].is_empty()).for_each(|number| ahead[number].clear());
+    let is_empty = |block: &Block| block.instructions.iter().all(|i| makes_no_code(i) || branches(i));
+    let is_empty: Vec<bool> = after.blocks.iter().map(is_empty).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for number in (1..ahead.len()).filter(|number| is_empty[*number]) {
+            let Some(target) = only(&ahead[number]).filter(|target| *target != number) else { continue };
+            ahead[number].clear();
+            changed = true;
+            for places in ahead.iter_mut() {
+                if places.remove(&number) {
+                    places.insert(target);
+                }
+            }
+        }
     }
-    let operand = |(x, y): (&Operand, &Operand)| x.is_def() == y.is_def() && x.text == y.text;
-    a.name == b.name && a.operands.len() == b.operands.len() && a.operands.iter().zip(&b.operands).all(operand)
+    ahead
 }
 
-/// What an instruction says that names no register but its result (MachineLateInstrsCleanup.cpp, isCandidate).
-fn constant(i: &Instruction) -> Option<String> {
-    let (first, others) = i.operands.split_first().filter(|(first, _)| i.has("pure") && first.is_def())?;
-    let names = |o: &Operand| o.is_register() && !o.lanes.is_empty();
-    if others.iter().any(names) {
-        return None;
+/// An opcode, and of each operand whether it is a definition, and its text.
+type Form<'a> = Vec<(bool, &'a str)>;
+
+/// A number for each instruction, the same for those that LLVM makes equal: where the address of a stack object stands
+/// somewhere (PrologEpilogInserter makes a number of it), numbers do not count.
+fn forms(blocks: &[Block]) -> Vec<Vec<usize>> {
+    let is_address = |o: &Operand| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame);
+    let code = blocks.iter().flat_map(|block| &block.instructions);
+    let framed: BTreeSet<Form> = code
+        .filter(|i| i.operands.iter().any(is_address))
+        .map(|i| form(i, |o| is_address(o) || is_number(o)))
+        .collect();
+    let mut numbers: BTreeMap<(bool, Form), usize> = BTreeMap::new();
+    let mut number = |i| {
+        let form_of_all = form(i, |o| is_address(o) || is_number(o));
+        let is_framed = framed.contains(&form_of_all);
+        let next = numbers.len();
+        *numbers.entry((is_framed, if is_framed { form_of_all } else { form(i, |_| false) })).or_insert(next)
+    };
+    blocks.iter().map(|block| block.instructions.iter().map(&mut number).collect()).collect()
+}
+
+fn is_number(o: &Operand) -> bool {
+    o.kind == Kind::Immediate
+}
+
+/// What an instruction says, but for flags and the operands that are left `out`. BranchFolder turns conditions round, and gives
+/// a branch its other target: all are equal. So are opcodes and those with `_term` (SIOptimizeExecMasking), and a COPY of
+/// scalars and what SIInstrInfo::copyPhysReg makes of it.
+fn form(i: &Instruction, out: impl Fn(&Operand) -> bool) -> Form<'_> {
+    if branches(i) && !i.has("barrier") {
+        return vec![(false, "a branch on a condition")];
     }
-    Some(others.iter().fold(format!("{} {}", i.name, first.text), |text, o| format!("{text}, {}", o.text)))
+    let is_scalar = |o: &Operand| o.register.is_some() && !o.lanes.iter().any(|lane| lane.vector);
+    let scalar = i.has("copy") && matches!(&i.operands[..], [to, from, ..] if is_scalar(to) && is_scalar(from));
+    let name = match i.name.strip_suffix("_term").unwrap_or(&i.name) {
+        "S_MOV_B32" | "S_MOV_B64" => "a move of scalars",
+        _ if scalar => "a move of scalars",
+        name => name,
+    };
+    let operands = i.operands.iter().map(|o| (o.is_def(), if out(o) { "" } else { o.text.as_str() }));
+    [(false, name)].into_iter().chain(operands).collect()
+}
+
+/// Of each block the instructions that may be gone when LLVM joins blocks.
+fn gone(after: &Function, forms: &[Vec<usize>], loops: &[Option<usize>]) -> Vec<BTreeSet<usize>> {
+    let pointers = ["stackPtrOffsetReg", "frameOffsetReg"].map(|key| registers_in(after, key));
+    let pointers = pointers.iter().flatten().filter_map(|name| tables().register(name));
+    let pointers: Vec<u32> = pointers.flat_map(|register| register.units.iter().copied()).collect();
+    let constants = |(block, forms): (&Block, &Vec<usize>)| -> Vec<Option<usize>> {
+        let constant = |(i, form): (&Instruction, &usize)| is_constant(i, &pointers).then_some(*form);
+        block.instructions.iter().zip(forms).map(constant).collect()
+    };
+    let constants: Vec<Vec<Option<usize>>> = after.blocks.iter().zip(forms).map(constants).collect();
+    let mut times: BTreeMap<usize, usize> = BTreeMap::new();
+    constants.iter().flatten().flatten().for_each(|form| *times.entry(*form).or_default() += 1);
+    let mut defined: BTreeMap<usize, Set<Lane>> = BTreeMap::new();
+    for (block, of) in after.blocks.iter().zip(loops) {
+        let lanes = || block.instructions.iter().flat_map(|i| i.lanes(Operand::is_def));
+        of.iter().for_each(|of| defined.entry(*of).or_default().extend(lanes().filter(|lane| !lane.is_exec())));
+    }
+    let gone = |(number, block): (usize, &Block)| {
+        let inside = loops[number].and_then(|of| defined.get(&of));
+        let said_again = |form: &Option<usize>| form.and_then(|form| times.get(&form)).is_some_and(|times| *times > 1);
+        let cleaned = constants[number].iter().enumerate().filter(|(_, form)| said_again(form)).map(|(at, _)| at);
+        let code = block.instructions.iter().enumerate();
+        let hoisted = code.filter(|(_, i)| inside.is_some_and(|defined| is_invariant(i, defined))).map(|(at, _)| at);
+        cleaned.chain(hoisted).chain(masked(block)).collect()
+    };
+    after.blocks.iter().enumerate().map(gone).collect()
+}
+
+/// It names no register but its result and `pointers` (MachineLateInstrsCleanup.cpp, isCandidate).
+fn is_constant(i: &Instruction, pointers: &[u32]) -> bool {
+    let Some((first, others)) = i.operands.split_first() else { return false };
+    let names = |o: &Operand| o.is_register() && !o.lanes.iter().all(|lane| lane.is_in(pointers));
+    (i.has("pure") || i.has("copy")) && first.is_def() && !others.iter().any(names)
+}
+
+/// MachineLICM may move it out of a loop in which this is defined.
+fn is_invariant(i: &Instruction, defined: &Set<Lane>) -> bool {
+    (i.has("pure") || i.has("may-load")) && !i.lanes(Operand::reads).iter().any(|lane| defined.contains(lane))
+}
+
+/// What SIOptimizeExecMasking may make one instruction of, in LLVM's own blocks.
+fn masked(block: &Block) -> Vec<usize> {
+    let starts: Vec<usize> = [0].into_iter().chain(block.joints.iter().map(|(start, _)| *start)).collect();
+    let ends = starts.iter().copied().skip(1).chain([block.instructions.len()]);
+    let parts = starts.iter().zip(ends).filter_map(|(start, end)| Some((*start, block.instructions.get(*start..end)?)));
+    let parts = parts.filter(|(_, code)| code.iter().any(|i| mask_set(i).is_some()));
+    let goes = |i: &Instruction| !i.value("mask").is_empty() || copies_exec(i);
+    let rows = |(start, code): (usize, &[Instruction])| -> Vec<usize> {
+        code.iter().enumerate().filter(|(_, i)| goes(i)).map(|(at, _)| start + at).collect()
+    };
+    parts.flat_map(rows).collect()
 }
 
 /// MachineLateInstrsCleanup deletes what gives a register the same again, and MachineLICM moves it out of a loop. What reads the
@@ -288,8 +408,7 @@ fn said_once(flow: &Flow<'_>) -> Done<()> {
     for (number, block) in flow.blocks.iter().enumerate() {
         let mut code = block.instructions.iter().filter(|i| i.name == "S_GETPC_B64" || i.name == "S_GETPC_B64_pseudo");
         let wrong = code.find(|i| {
-            !said.insert((i.name.clone(), i.operands.first().map(|o| o.text.clone())))
-                || led_to(&flow.ahead, number).contains(&number)
+            !said.insert((i.name.clone(), i.operands.first().map(|o| o.text.clone()))) || flow.loops[number].is_some()
         });
         if let Some(i) = wrong {
             return Err(Refused::new(
@@ -304,7 +423,8 @@ fn said_once(flow: &Flow<'_>) -> Done<()> {
 
 /// BranchFolder makes one of what blocks end alike in that lead to the same block, or nowhere, and keeps one of two
 /// instructions that may differ in `dead` and `killed`.
-fn merged_alike(context: &Context<'_>, flow: &Flow<'_>) -> Done<()> {
+fn merged_alike(context: &Context<'_>, flow: &Flow<'_>, every: bool) -> Done<()> {
+    let code = if every { &flow.counted } else { &flow.kept };
     // Whether an operand says that it ends there, or nothing behind reads what it defines.
     let ends_there = |block: &Block, at: usize, o: &Operand| {
         if o.is(DEAD) || !o.is_def() {
@@ -323,24 +443,27 @@ fn merged_alike(context: &Context<'_>, flow: &Flow<'_>) -> Done<()> {
     let exits: BTreeSet<usize> = (0..flow.ahead.len()).filter(|number| flow.ahead[*number].is_empty()).collect();
     for blocks in flow.before.iter().chain([&exits]) {
         // By the end so far, told apart by a number, and what comes before it.
-        let mut ends: Vec<(usize, &Block, usize)> = Vec::new();
+        let mut ends: Vec<(usize, usize, usize)> = Vec::new();
         for number in blocks {
             let mut end = usize::MAX;
-            for at in flow.kept[*number].iter().rev() {
+            for at in code[*number].iter().rev() {
                 let block = &flow.blocks[*number];
                 let i = &block.instructions[*at];
-                let is_it = |(behind, of, n): &(usize, &Block, usize)| *behind == end && same(i, &of.instructions[*n]);
+                let form = flow.forms[*number][*at];
+                let is_it = |(behind, of, n): &(usize, usize, usize)| *behind == end && form == flow.forms[*of][*n];
                 let Some(known) = ends.iter().position(is_it) else {
-                    ends.push((end, block, *at));
+                    ends.push((end, *number, *at));
                     end = ends.len() - 1;
                     continue;
                 };
                 let (_, other, n) = ends[known];
+                let other = &flow.blocks[other];
                 if branches(i) {
                     end = known;
                     continue;
                 }
-                let marks = if i.has("copy") { DEAD | KILLED } else { DEAD };
+                let copies = i.has("copy") && other.instructions[n].has("copy");
+                let marks = if copies { DEAD | KILLED } else { DEAD };
                 let alike = i.operands.iter().zip(&other.instructions[n].operands).all(|(x, y)| {
                     x.flags & marks == y.flags & marks || ends_there(block, *at, x) == ends_there(other, n, y)
                 });
@@ -358,9 +481,10 @@ fn first(flow: &Flow<'_>, number: usize, every: bool) -> (Vec<usize>, bool) {
     let stays = |i: &Instruction| {
         !i.has("asm") && ["may-store", "call", "side-effects", "terminator"].iter().any(|word| i.has(word))
     };
-    let numbers: Vec<usize> = flow.kept[number].iter().copied().take_while(|at| !stays(&code[*at])).collect();
-    let leads_on = flow.kept[number].get(numbers.len()).is_none_or(|at| branches(&code[*at]));
-    (numbers.into_iter().filter(|at| every || !flow.may_go(&code[*at])).collect(), leads_on)
+    let all = if every { &flow.counted[number] } else { &flow.kept[number] };
+    let numbers: Vec<usize> = all.iter().copied().take_while(|at| !stays(&code[*at])).collect();
+    let leads_on = all.get(numbers.len()).is_none_or(|at| branches(&code[*at]));
+    (numbers, leads_on)
 }
 
 /// BranchFolder hoists what both successors of a block begin with, as far as `MachineInstr::isSafeToMove` lets it, and keeps
@@ -378,10 +502,10 @@ fn hoisted_alike(flow: &Flow<'_>, every: bool) -> Done<()> {
         }
         let ((of_a, a_leads), (of_b, b_leads)) = (&firsts[a], &firsts[b]);
         while let (Some(x), Some(y)) = (of_a.get(i), of_b.get(j)) {
-            let (x, y) = (&flow.blocks[a].instructions[*x], &flow.blocks[b].instructions[*y]);
-            if !same(x, y) {
+            if flow.forms[a][*x] != flow.forms[b][*y] {
                 break;
             }
+            let (x, y) = (&flow.blocks[a].instructions[*x], &flow.blocks[b].instructions[*y]);
             let undefined = |o: &Operand| o.register.is_some() && !o.is_def() && o.is(UNDEF);
             let memory = x.memory.iter().map(|m| &m.text).eq(y.memory.iter().map(|m| &m.text));
             let undef = x.operands.iter().map(undefined).eq(y.operands.iter().map(undefined));
@@ -425,10 +549,11 @@ pub fn near_blocks(after: &Function) -> Vec<Vec<usize>> {
 /// `not-followed`: there are some.
 pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
     let flow = Flow::of(after);
-    // Constants may be gone by then.
-    hoisted_alike(&flow, true)?;
-    hoisted_alike(&flow, false)?;
-    merged_alike(context, &flow)?;
+    // Some instructions may be gone by then.
+    for every in [true, false] {
+        hoisted_alike(&flow, every)?;
+        merged_alike(context, &flow, every)?;
+    }
     said_once(&flow)?;
     // Where PostRAMachineSinking may move a copy of another block to the beginning of a block.
     let before = predecessors(&successors(after));
