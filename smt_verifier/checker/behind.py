@@ -83,7 +83,7 @@ def _check_definition(after: Lanes, forms: Forms, code: list[Instruction], mask:
     for i in reversed(code):
         defined = after.operand_keys(i).defined
         if not names.isdisjoint(defined):
-            taken = "valu" in forms.opcode(i).traits if compared else _is_immediate(i, forms.opcode(i))
+            taken = i.opcode.startswith("V_CMP_") if compared else _gives_immediate(i)
             exact = i.definitions > 0 and i.operands[0].register == mask.register
             late = compared and changes and not mode.isdisjoint(_read(after, i))
             if taken and (late or not exact):
@@ -97,8 +97,8 @@ def _makes_vcc(i: Instruction, opcode: Opcode) -> bool:
     return opcode.value("mask") == "AND" and names[0] in _VCC_NAMES and not EXEC_NAMES.isdisjoint(names[1:])
 
 
-def _is_immediate(i: Instruction, opcode: Opcode) -> bool:
-    return "mask-move" in opcode.traits and i.operands[1].kind is Kind.IMMEDIATE
+def _gives_immediate(i: Instruction) -> bool:
+    return i.definitions == 1 and len(i.operands) > 1 and not i.operands[1].is_register
 
 
 def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
@@ -133,18 +133,17 @@ def _is_fixed(after: Lanes, i: Instruction, allocatable: Collection[int]) -> boo
 def _copies_hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
     """A COPY has no EXEC operand before SIFixVGPRCopies, so MachineLICM moves it out of a loop that writes EXEC."""
     code = after.code(number)
-    copies = [
-        i for i in code if "copy" in forms.opcode(i).traits and any(map(after.is_vector, after.operand_keys(i).defined))
-    ]
-    copies = [i for i in copies if _is_fixed(after, i, allocatable)]
+    copies = [i for i in code if "copy" in forms.opcode(i).traits and _is_fixed(after, i, allocatable)]
+    copies = [i for i in copies if any(map(after.is_vector, after.operand_keys(i).defined))]
+    if not copies:
+        return
+    kept = {k for i in code for k in after.operand_keys(i).defined} | {*after.register("exec").units}
+    copies = [i for i in copies if (read := _read(after, i)) and read.isdisjoint(kept)]
     ahead = [set(after.successors(n)) for n in range(len(after.parts))] if copies else []
     if not copies or number not in (loop := led_to(ahead, number)):
         return
     loop &= led_to(predecessors(ahead), number)
-    body = [i for n in loop for i in after.code(n)]
-    defined = frozenset(k for i in body for k in after.operand_keys(i).defined)
-    copies = [i for i in copies if defined.isdisjoint(_read(after, i))]
-    if copies and any(writes_exec(i, forms.opcode(i)) for i in body):
+    if any(writes_exec(i, forms.opcode(i)) for n in loop for i in after.code(n)):
         raise _refused(copies[0], "LLVM may hoist it out of a loop that writes EXEC")
 
 

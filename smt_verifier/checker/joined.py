@@ -182,7 +182,7 @@ class _Flow:
         code, own, before = self.after.code(number), self.stays[number], self.before[number]
         copied = {b: 0 for b in before if self._ones(self.ahead[b]) == {self.one[number]}}
         small = _DUPLICATED - bool(self.ahead[number])
-        if len(own) <= small:  # TailDuplicator.
+        if len(own) <= small and copied:  # TailDuplicator.
             return _Near(copied, len(code))
         others = {place for b in before for place in self.ahead[b] if self.one[place] != self.one[number]}
         blocks = self._ends(before)
@@ -196,9 +196,12 @@ class _Flow:
                 alike = self._alike(number, own, other, self.stays[other])
                 if alike:
                     return _Near(blocks, own[alike - 1] + 1)
-        beside = {b for place in self.ahead[number] for b in self.before[place]} - {number} if copied else set[int]()
+        beside = {b for place in self.ahead[number] for b in self.before[place]}
+        beside = beside if self.ahead[number] else {b for b, places in enumerate(self.ahead) if not places}
+        if not copied or len(own) <= small:
+            return _Near({}, 0)
         end = [self.said[number][n] for n in own[small:]]
-        if any([self.said[b][n] for n in self.stays[b][-len(end) :]] == end for b in beside):
+        if any([self.said[b][n] for n in self.stays[b][-len(end) :]] == end for b in beside - {number}):
             return _Near(copied, own[small - 1] + 1)  # All that is left once its end is merged with another one.
         return _Near({}, 0)
 
@@ -260,8 +263,13 @@ def _flow(after: Lanes) -> _Flow:
     kept = [[n for n, i in enumerate(code) if not _is_gone(i, after, branches=False)] for code in codes]
     said, again = _numbered(codes, after)
     stays: list[list[int]] = []
-    for number, defined in enumerate(_defined_in_loops(ahead, before, after)):
+    loops = _smallest_loops(ahead, before)
+    known: dict[int, set[int]] = {}
+    for number, loop in enumerate(loops):
         gone = _masks_made_one(after, number)
+        if loop is not None and id(loop) not in known:
+            known[id(loop)] = {k for n in loop for i in codes[n] for k in after.operand_keys(i).defined}
+        defined = known[id(loop)] if loop is not None else None
         for n in kept[number]:
             if said[number][n] in again or (defined is not None and _is_invariant(codes[number][n], after, defined)):
                 gone.add(n)
@@ -320,23 +328,32 @@ def _names_its_result(i: Instruction, frame: frozenset[str]) -> bool:
     return named == [0] and i.operands[0].is_def
 
 
-def _defined_in_loops(ahead: list[set[int]], before: list[set[int]], after: Lanes) -> list[frozenset[int] | None]:
-    """What the blocks define that lead back to each one, and that it leads to; None where it leads not back."""
-    left, count = set(range(len(ahead))), -1
-    while len(left) != count:  # What is in no loop, nor between two.
-        count = len(left)
-        left = {n for n in left if not left.isdisjoint(ahead[n]) and not left.isdisjoint(before[n])}
-    rows: list[frozenset[int] | None] = [None] * len(ahead)
-    for number in sorted(left):
-        if rows[number] is None and number in (loop := led_to(ahead, number)):
-            loop &= led_to(before, number)
-            defined = frozenset(k for n in loop for i in after.code(n) for k in after.operand_keys(i).defined)
+def _smallest_loops(ahead: list[set[int]], before: list[set[int]]) -> list[set[int] | None]:
+    """The smallest loop that each block may be in: blocks that lead to each other, and in it those that do so but by
+    way of the only one that others lead to; the block alone, where others lead to several.
+    """
+    rows: list[set[int] | None] = [None] * len(ahead)
+    pending = [set(range(len(ahead)))]
+    while pending:
+        left, count = pending.pop(), -1
+        while len(left) != count:  # What is in no loop, nor between two.
+            count = len(left)
+            left = {n for n in left if not left.isdisjoint(ahead[n]) and not left.isdisjoint(before[n])}
+        onwards = [ahead[n] & left if n in left else set[int]() for n in range(len(ahead))] if left else []
+        backwards = predecessors(onwards)
+        while left:
+            number = left.pop()
+            loop = led_to(onwards, number) & led_to(backwards, number)
+            left -= loop
+            entered = {n for n in loop if n == 0 or not before[n] <= loop}
             for n in loop:
-                rows[n] = defined
+                rows[n] = loop if len(entered) == 1 else {n}
+            if len(entered) == 1 and len(loop) > 1:
+                pending.append(loop - entered)
     return rows
 
 
-def _is_invariant(i: Instruction, after: Lanes, defined: frozenset[int]) -> bool:
+def _is_invariant(i: Instruction, after: Lanes, defined: set[int]) -> bool:
     """Whether MachineLICM may move it out of a loop, which defines so much."""
     opcode = after.tables.opcode(i.opcode)
     if opcode is None or opcode.traits.isdisjoint(("pure", "may-load")):
@@ -404,8 +421,8 @@ def _marked(flow: _Flow, *places: tuple[int, int]) -> list[int]:
     one, other = (flow.after.code(number)[n] for number, n in places)
     if _is_gone(one, flow.after, branches=True):
         return []
-    opcode = flow.after.tables.opcode(one.opcode)
-    marks = ("dead", "killed") if opcode is not None and "copy" in opcode.traits else ("dead",)
+    copies = _has(one, flow.after, "copy") or _has(other, flow.after, "copy")
+    marks = ("dead", "killed") if copies else ("dead",)
     rows = enumerate(zip(one.operands, other.operands, strict=False))
     return [k for k, (x, y) in rows if any((mark in x.flags) is not (mark in y.flags) for mark in marks)]
 

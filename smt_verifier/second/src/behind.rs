@@ -107,8 +107,8 @@ fn taken_for_masks(block: &Block) -> Done {
         let part = |o: &Operand| o.is_def() && o.lanes.iter().any(|lane| source.lanes.contains(lane));
         let Some(start) = block.instructions[..end].iter().rposition(|b| b.operands.iter().any(part)) else { continue };
         let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
-        let immediate = b.has("mask-move") && b.operands.get(1).is_some_and(|o| !o.is_register());
-        let compares = b.has("valu") && b.lanes(Operand::is_def).iter().any(|lane| !lane.vector);
+        let immediate = b.definitions == 1 && b.operands.get(1).is_some_and(|o| !o.is_register());
+        let compares = b.name.starts_with("V_CMP_");
         if !(if saves { compares } else { immediate }) {
             continue;
         }
@@ -167,16 +167,57 @@ fn copied_in_loops(context: &Context<'_>, blocks: &[Block]) -> Done {
     let rows = || blocks.iter().zip(&loops).filter_map(|(block, of)| Some((block, (*of)?)));
     let changing = rows().filter(|(block, _)| block.instructions.iter().any(writes_exec));
     let changing: BTreeSet<usize> = changing.map(|(_, of)| of).collect();
-    let inside = rows().filter(|(_, of)| changing.contains(of)).flat_map(|(block, _)| &block.instructions);
-    for i in inside.filter(|i| i.has("copy") && i.lanes(Operand::is_def).iter().any(|lane| lane.vector)) {
-        ensure!(
-            !reads_fixed(context, i),
-            "not-followed",
-            i,
-            "LLVM may hoist out of a loop that writes EXEC what is done"
-        );
+    for (block, _) in rows().filter(|(_, of)| changing.contains(of)) {
+        let code = || block.instructions.iter();
+        let moves = |i: &&Instruction| i.has("copy") && i.lanes(Operand::is_def).iter().any(|lane| lane.vector);
+        let copies: Vec<&Instruction> = code().filter(moves).filter(|i| reads_fixed(context, i)).collect();
+        let defined: Set<Lane> = match copies.is_empty() {
+            true => Set::default(),
+            false => code().flat_map(|i| i.lanes(Operand::is_def)).collect(),
+        };
+        for i in copies {
+            let read = i.lanes(Operand::reads);
+            let stays = read.is_empty() || read.iter().any(|lane| lane.is_exec() || defined.contains(lane));
+            ensure!(stays, "not-followed", i, "LLVM may hoist out of a loop that writes EXEC what is done");
+        }
     }
     Ok(())
+}
+
+/// The smallest loop that each block may be in, by its number, and the loops: what leads to each other, and in it what still does
+/// without the only one to which others lead; each alone, where others lead to several (spec 10.11).
+pub fn smallest_loops(
+    ahead: &[BTreeSet<usize>], before: &[BTreeSet<usize>],
+) -> (Vec<Option<usize>>, Vec<BTreeSet<usize>>) {
+    let (mut of, mut all) = (vec![None; ahead.len()], Vec::new());
+    let mut pending: Vec<BTreeSet<usize>> = vec![(0..ahead.len()).collect()];
+    while let Some(within) = pending.pop() {
+        let inside = |(number, places): (usize, &BTreeSet<usize>)| match within.contains(&number) {
+            true => places.intersection(&within).copied().collect(),
+            false => BTreeSet::new(),
+        };
+        let inside: Vec<BTreeSet<usize>> = ahead.iter().enumerate().map(inside).collect();
+        let mut members: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (block, head) in loops(&inside).into_iter().enumerate() {
+            head.iter().for_each(|head| _ = members.entry(*head).or_default().insert(block));
+        }
+        for own in members.into_values() {
+            let entered: BTreeSet<usize> =
+                own.iter().copied().filter(|block| *block == 0 || !before[*block].is_subset(&own)).collect();
+            let is_loop = entered.len() == 1;
+            for block in &own {
+                of[*block] = Some(all.len());
+                if !is_loop {
+                    all.push(BTreeSet::from([*block]));
+                }
+            }
+            if is_loop {
+                pending.push(own.difference(&entered).copied().collect());
+                all.push(own);
+            }
+        }
+    }
+    (of, all)
 }
 
 /// The loop that each block is in, if any: those that it leads to and that lead to it, named by one of them.

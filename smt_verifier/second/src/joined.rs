@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
-use crate::behind::{copies_exec, loops, mask_set};
+use crate::behind::{copies_exec, loops, mask_set, smallest_loops};
 use crate::context::Context;
 use crate::entry::live_ins;
 use crate::header::registers_in;
@@ -171,7 +171,7 @@ impl<'a> Flow<'a> {
         };
         let counted: Vec<Vec<usize>> = after.blocks.iter().map(counts).collect();
         let forms = forms(&after.blocks);
-        let gone = gone(after, &forms, &loops);
+        let gone = gone(after, &forms, &ahead, &before);
         let stay = |(counted, gone): (&Vec<usize>, &BTreeSet<usize>)| {
             counted.iter().copied().filter(|at| !gone.contains(at)).collect()
         };
@@ -217,7 +217,11 @@ impl<'a> Flow<'a> {
         let Some((first, end)) = own.split_at_checked(small).filter(|_| !copied.is_empty()) else {
             return Near::default();
         };
-        let others: BTreeSet<usize> = self.ahead[number].iter().flat_map(|next| &self.before[*next]).copied().collect();
+        let exits = (0..self.ahead.len()).filter(|other| self.ahead[*other].is_empty());
+        let others: BTreeSet<usize> = match self.ahead[number].is_empty() {
+            true => exits.collect(),
+            false => self.ahead[number].iter().flat_map(|next| &self.before[*next]).copied().collect(),
+        };
         let mut tails = others.into_iter().filter(|other| *other != number).filter_map(|other| {
             let start = self.kept[other].len().checked_sub(end.len())?;
             Some((other, self.kept[other].get(start..)?))
@@ -349,7 +353,9 @@ fn form(i: &Instruction, out: impl Fn(&Operand) -> bool) -> Form<'_> {
 }
 
 /// Of each block the instructions that may be gone when LLVM joins blocks.
-fn gone(after: &Function, forms: &[Vec<usize>], loops: &[Option<usize>]) -> Vec<BTreeSet<usize>> {
+fn gone(
+    after: &Function, forms: &[Vec<usize>], ahead: &[BTreeSet<usize>], before: &[BTreeSet<usize>],
+) -> Vec<BTreeSet<usize>> {
     let pointers = ["stackPtrOffsetReg", "frameOffsetReg"].map(|key| registers_in(after, key));
     let pointers = pointers.iter().flatten().filter_map(|name| tables().register(name));
     let pointers: Vec<u32> = pointers.flat_map(|register| register.units.iter().copied()).collect();
@@ -360,13 +366,13 @@ fn gone(after: &Function, forms: &[Vec<usize>], loops: &[Option<usize>]) -> Vec<
     let constants: Vec<Vec<Option<usize>>> = after.blocks.iter().zip(forms).map(constants).collect();
     let mut times: BTreeMap<usize, usize> = BTreeMap::new();
     constants.iter().flatten().flatten().for_each(|form| *times.entry(*form).or_default() += 1);
-    let mut defined: BTreeMap<usize, Set<Lane>> = BTreeMap::new();
-    for (block, of) in after.blocks.iter().zip(loops) {
-        let lanes = || block.instructions.iter().flat_map(|i| i.lanes(Operand::is_def));
-        of.iter().for_each(|of| defined.entry(*of).or_default().extend(lanes().filter(|lane| !lane.is_exec())));
-    }
+    let (of, loops) = smallest_loops(ahead, before);
+    let lanes = |block: &usize| after.blocks[*block].instructions.iter().flat_map(|i| i.lanes(Operand::is_def));
+    let defined =
+        |of: &BTreeSet<usize>| of.iter().flat_map(lanes).filter(|lane| !lane.is_exec()).collect::<Set<Lane>>();
+    let defined: Vec<Set<Lane>> = loops.iter().map(defined).collect();
     let gone = |(number, block): (usize, &Block)| {
-        let inside = loops[number].and_then(|of| defined.get(&of));
+        let inside = of[number].and_then(|of| defined.get(of));
         let said_again = |form: &Option<usize>| form.and_then(|form| times.get(&form)).is_some_and(|times| *times > 1);
         let cleaned = constants[number].iter().enumerate().filter(|(_, form)| said_again(form)).map(|(at, _)| at);
         let code = block.instructions.iter().enumerate();
@@ -462,7 +468,7 @@ fn merged_alike(context: &Context<'_>, flow: &Flow<'_>, every: bool) -> Done<()>
                     end = known;
                     continue;
                 }
-                let copies = i.has("copy") && other.instructions[n].has("copy");
+                let copies = i.has("copy") || other.instructions[n].has("copy");
                 let marks = if copies { DEAD | KILLED } else { DEAD };
                 let alike = i.operands.iter().zip(&other.instructions[n].operands).all(|(x, y)| {
                     x.flags & marks == y.flags & marks || ends_there(block, *at, x) == ends_there(other, n, y)
