@@ -36,6 +36,7 @@ from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
 HANDED_ON = (TEST_DATA / "callees" / "handed_on.ll").read_text()
+LOADED = (TEST_DATA / "callees" / "loaded_arguments.ll").read_text()
 CONVENTION = (TEST_DATA / "callees" / "by_convention.ll").read_text()
 KEPT = "callers use registers that these leave alone, as is proved of their final code: "
 
@@ -62,6 +63,16 @@ def by_convention(text: str, *_: object) -> Promises:
 def costs(assembly: bytes | None, cpu: str) -> dict[str, KernelCost]:
     assert assembly is not None
     return cost_of_assembly(assembly.decode(), target(cpu))
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
+def test_what_is_loaded_for_a_call_is_loaded_to_where_the_call_wants_it(cpu: str) -> None:
+    """The addresses come first. In the arguments' registers they would cost a copy and a wait for each load."""
+    result = compiled(LOADED, cpu)
+    assert result.report.outcome is Outcome.PROVED
+    ours, llvms = costs(result.data, cpu)["volumes"], costs(compiler(cpu).direct(LOADED, "asm"), cpu)["volumes"]
+    assert ours.issued <= llvms.issued
+    assert ours.latency <= 1.1 * llvms.latency
 
 
 @pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
