@@ -109,7 +109,7 @@ def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, t
         BrokenPromiseError: it does not, or the object is not what LLVM prints of the code that was looked at.
     """
     late = compiler.late(text)
-    if obj not in (compiler.emit(late), compiler.assemble(compiler.emit(late, "asm"))):
+    if not compiler.is_of(obj, late, text):
         raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
     allocated, code = parse_mir(text, path), parse_mir(late, f"{path} behind the last pass")
     findings = check_calls(allocated, code, target)
