@@ -218,19 +218,26 @@ def _room(file: MirFile, target: Target) -> dict[Bank, int]:
 
     Masks of more registers cost time at each reading.
     """
+    room = {Bank.SGPR: _SPARE, Bank.VGPR: _SPARE, Bank.AGPR: 0}
     phases: dict[Bank, Phase] = {Bank.SGPR: "sgpr", Bank.VGPR: "vgpr"}
-    return {
-        bank: _SPARE + max((_most_across(build_problem(file, f, target, phase)) for f in _callers(file)), default=0)
-        for bank, phase in phases.items()
-    }
+    for bank, phase in phases.items():
+        for function in _callers(file):
+            problem = build_problem(file, function, target, phase)
+            across, most = _most_live(problem)
+            room[bank] = max(room[bank], _SPARE + across)
+            # What VGPRs do not suffice for waits in AGPRs.
+            count = {budget.bank: len(budget.registers) for budget in problem.budgets}
+            if count.get("agpr") and most > count["vgpr"]:
+                room[Bank.AGPR] = max(room[Bank.AGPR], _SPARE + most - count["vgpr"])
+    return room
 
 
 def _callers(file: MirFile) -> list[MachineFunction]:
     return [f for f in file.functions if any(calls_in(f))]
 
 
-def _most_across(problem: AllocationProblem) -> int:
-    """The greatest number of 32-bit registers that are live across a call."""
+def _most_live(problem: AllocationProblem) -> tuple[int, int]:
+    """The greatest number of 32-bit registers that are live across a call, and anywhere."""
     events: list[tuple[int, int]] = []
     for live_range in problem.ranges:
         segments = [segment for group in live_range.groups for segment in group.segments]
@@ -239,14 +246,14 @@ def _most_across(problem: AllocationProblem) -> int:
                 (min(s for s, _ in segments), live_range.width),
                 (max(e for _, e in segments), -live_range.width),
             ]
-    calls = sorted({s for f in problem.fixed if f.reason.startswith(CALL_CLOBBERS) for s, _ in f.segments})
-    most = live = 0
-    waiting = sorted(events)[::-1]
-    for slot in calls:
-        while waiting and waiting[-1][0] <= slot:
-            live += waiting.pop()[1]
+    calls = {s for f in problem.fixed if f.reason.startswith(CALL_CLOBBERS) for s, _ in f.segments}
+    across = most = live = 0
+    for slot, change in sorted([*events, *((slot, 0) for slot in calls)]):
+        live += change
         most = max(most, live)
-    return most
+        if slot in calls:
+            across = max(across, live)
+    return across, most
 
 
 def with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
