@@ -29,11 +29,11 @@ from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import (
     close_masks,
     declare_dynamic_lds,
-    leave_unverified,
     mark_uncalled,
     refuse_unknown_intrinsics,
     shorten_masks,
     state_early_clobbers,
+    traps_apart,
 )
 from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
@@ -271,7 +271,7 @@ class StagedCompiler:
 
     def _as_others_read(self, printed: bytes) -> str:
         """Machine IR that LLVM printed, without what would only be read at each step."""
-        return leave_unverified(shorten_masks(self._without_unread(printed.decode())))
+        return traps_apart(shorten_masks(self._without_unread(printed.decode())))
 
     def _without_unread(self, mir: str) -> str:
         return mir if reads_mmra(self.toolchain.version) else strip_mmra(mir)
