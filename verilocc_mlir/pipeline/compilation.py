@@ -186,7 +186,7 @@ class Compilation:
         runs = self.compiler.runs
         mattr = ",".join(filter(None, (self.compiler.options.mattr, WITHOUT_TRUE16)))
         self.compiler = StagedCompiler(self.toolchain, replace(self.compiler.options, mattr=mattr), runs)
-        self.notes.append(f"with 16-bit registers LLVM's own copies are broken: compiled with -mattr={WITHOUT_TRUE16}")
+        self.notes.append(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
         return self.compiler.to_pre_ra(ir)
 
     def _llvms_of(self, mir: str, kind: FileKind) -> bytes:

@@ -211,8 +211,9 @@ def _trap_apart(lines: list[str]) -> list[str]:
 #
 # With the feature ``real-true16`` (on by default for gfx11), a 16-bit element that is put into an otherwise undefined
 # vector of four or more becomes ``%1:vreg_64 = COPY %0:vgpr_32``. Such a copy has no meaning: LLVM's own expansion
-# reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. Without the
-# feature LLVM selects the same values in 32-bit registers.
+# reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. And the half of a
+# scalar becomes a whole one, ``%1:sreg_32 = COPY %0.lo16`` (V_CMP_CLASS_F16), whose other half means nothing. Without
+# the feature LLVM selects the same values in 32-bit registers.
 
 
 WITHOUT_TRUE16 = "-real-true16"
@@ -221,10 +222,15 @@ WITHOUT_TRUE16 = "-real-true16"
 _DEFINED = re.compile(r"%(\d+)(?:\.\w+)?:([a-z]\w+)")
 _COPY = re.compile(r"^ *%\d+:[av]\w*reg_(\d+)\w*(?:\([^)]*\))? = COPY (?:killed )?%(\d+)(?=[ ,\n]|$)", re.MULTILINE)
 _NARROW = re.compile(r"(?:vgpr|agpr|av)_(?:16|32)(?:_\w+)?")
+_HALF_AS_WHOLE = re.compile(
+    r"^ *%\d+:s(?:reg|gpr)_32\w*(?:\([^)]*\))? = COPY (?:killed )?%\d+\.(?:lo|hi)16\b", re.MULTILINE
+)
 
 
 def copies_between_widths(mir: str) -> bool:
-    """Whether pre-RA machine IR copies a whole 32-bit vector register into a wider one."""
+    """Whether pre-RA machine IR copies a 32-bit vector register into a wider one, or half a scalar into a whole one."""
+    if _HALF_AS_WHOLE.search(mir):
+        return True
     copies = _COPY.findall(mir)
     if not copies:
         return False
