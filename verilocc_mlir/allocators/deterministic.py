@@ -84,7 +84,7 @@ class DeterministicAllocator:
         # Where registers are spread, those that no wave needs are no gain.
         starts = search.solve(self._repair_steps, tighten=not (spreading and may_grow(problem)))
         if problem.phase == "vgpr" and not may_grow(problem):
-            starts = _nearer_to_calls(search, starts)
+            starts = nearer_to_calls(search, starts)
         if spreading:
             starts = spread(search, starts)
         return search.proposal(starts, f"{self.name}/{self.version}")
@@ -231,7 +231,7 @@ class _Search(Tables):
         )
 
 
-def _nearer_to_calls(tables: Tables, starts: list[int]) -> list[int]:
+def nearer_to_calls(tables: Tables, starts: list[int]) -> list[int]:
     """The placement with more ranges in the registers that copies before and behind calls want; nothing gets dearer.
 
     First fit gives these registers to whatever comes first, such as the addresses of the loads of a call's arguments.
