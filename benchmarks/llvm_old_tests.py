@@ -79,7 +79,12 @@ def measure(texts: dict[str, str], cpu: str, directory: Path) -> Row:
     llc = find_toolchain(None).llc
     for name, text in texts.items():
         given = [llc, "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-filetype=obj", "-o", "/dev/null"]
-        if not subprocess.run(given, input=text, text=True, capture_output=True).returncode:
+        try:
+            done = subprocess.run(given, input=text, text=True, capture_output=True, timeout=90)
+        except subprocess.TimeoutExpired:
+            print(f"llc takes over 90 s for {name} on {cpu}", file=sys.stderr, flush=True)
+            continue
+        if not done.returncode:
             (source / name).write_text(text)
     words = ["compile-many", str(source), "-o", str(out), f"-mcpu={cpu}", "-j1", "--job-seconds=90", "--emit=obj"]
     words += ["--no-cache", f"--report={summary}", "-q"]

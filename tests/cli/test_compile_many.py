@@ -261,21 +261,21 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
 
 def test_a_function_that_nobody_proves_costs_itself(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     kernels(batch.source, 1)
-    (batch.source / "traps.ll").write_text((TEST_DATA / "inputs" / "lds_address_in_function.ll").read_text())
-    for_traps = "--mcpu-for=traps.ll=gfx1100"
+    (batch.source / "unproved.ll").write_text((TEST_DATA / "inputs" / "writes_exec.ll").read_text())
+    on_rdna = "--mcpu-for=unproved.ll=gfx1100"
     for origin in ("compiled", "journal"):
-        found = batch.run("--reports", for_traps)
-        traps = next(i for i in found["inputs"] if i["input"].endswith("traps.ll"))
-        assert (found["exit_code"], traps["outcome"], traps["origin"]) == (3, "unknown", origin)
-        assert traps["message"].startswith("without f, which nobody proves: f, SGPR: ")
-        assert traps["output"] == str(batch.out / "traps.hsaco")
-        assert list(read_code_object((batch.out / "traps.hsaco").read_bytes()).kernels) == ["k"]
-        assert json.loads((batch.out / "traps.report.json").read_text())["left_out"] == ["f"]
+        found = batch.run("--reports", on_rdna)
+        unproved = next(i for i in found["inputs"] if i["input"].endswith("unproved.ll"))
+        assert (found["exit_code"], unproved["outcome"], unproved["origin"]) == (3, "unknown", origin)
+        assert unproved["message"].startswith("without f, which nobody proves: f, SGPR: ")
+        assert unproved["output"] == str(batch.out / "unproved.hsaco")
+        assert list(read_code_object((batch.out / "unproved.hsaco").read_bytes()).kernels) == ["k"]
+        assert json.loads((batch.out / "unproved.report.json").read_text())["left_out"] == ["f"]
     assert len(batch.entries()) == 1
-    (batch.out / "traps.hsaco").unlink()
-    assert next(i for i in batch.run(for_traps)["inputs"] if i["outcome"] == "unknown")["origin"] == "compiled"
+    (batch.out / "unproved.hsaco").unlink()
+    assert next(i for i in batch.run(on_rdna)["inputs"] if i["outcome"] == "unknown")["origin"] == "compiled"
     capsys.readouterr()
-    run(["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", for_traps, f"--cache={batch.store}"])
+    run(["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", on_rdna, f"--cache={batch.store}"])
     said = " ".join(capsys.readouterr().out.split())
     assert "1 of 2 proved and written, 1 written without functions that nobody proves" in said
 

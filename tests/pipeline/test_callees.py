@@ -37,6 +37,7 @@ from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
 HANDED_ON = (TEST_DATA / "callees" / "handed_on.ll").read_text()
+LOADED = (TEST_DATA / "callees" / "loaded_arguments.ll").read_text()
 CONVENTION = (TEST_DATA / "callees" / "by_convention.ll").read_text()
 KEPT = "callers use registers that these leave alone, as is proved of their final code: "
 
@@ -56,6 +57,55 @@ def rows_compiled(emit: Emit) -> Compiled:
     return compiled(ROWS, "gfx942", emit=emit)
 
 
+def accumulators(count: int) -> str:
+    """A kernel of 1,024 threads that keeps ``count`` values while a local function is called in a loop."""
+    numbers = range(count)
+    lines = ["define internal float @half(float %a) noinline {", "  %h = fmul float %a, 0.5", "  ret float %h", "}"]
+    lines += ["define amdgpu_kernel void @tile(ptr addrspace(1) %x, ptr addrspace(1) %o, i32 %n) #0 {", "entry:"]
+    lines += [
+        "  %id = call i32 @llvm.amdgcn.workitem.id.x()",
+        "  %p = getelementptr float, ptr addrspace(1) %x, i32 %id",
+    ]
+    for k in numbers:
+        lines += [f"  %p{k} = getelementptr float, ptr addrspace(1) %p, i32 {4096 * k}"]
+        lines += [f"  %v{k} = load float, ptr addrspace(1) %p{k}"]
+    lines += ["  br label %loop", "loop:", "  %i = phi i32 [ 0, %entry ], [ %j, %loop ]"]
+    lines += [f"  %a{k} = phi float [ %v{k}, %entry ], [ %b{k}, %loop ]" for k in numbers]
+    lines += ["  %c = call float @half(float %a0)"]
+    lines += [f"  %m{k} = fmul float %a{k}, %c\n  %b{k} = fadd float %m{k}, %a{(k + 1) % count}" for k in numbers]
+    lines += [
+        "  %j = add i32 %i, 1",
+        "  %more = icmp slt i32 %j, %n",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+    ]
+    for k in numbers:
+        lines += [f"  %q{k} = getelementptr float, ptr addrspace(1) %o, i32 {4096 * k}"]
+        lines += [f"  store float %b{k}, ptr addrspace(1) %q{k}"]
+    lines += ["  ret void", "}", "declare i32 @llvm.amdgcn.workitem.id.x()"]
+    lines += ['attributes #0 = { "amdgpu-flat-work-group-size"="1024,1024" }']
+    return "\n".join(['target triple = "amdgcn-amd-amdhsa"', *lines, ""])
+
+
+TAIL = """target triple = "amdgcn-amd-amdhsa"
+define internal float @half(float %a) noinline {
+  %h = fmul float %a, 0.5
+  ret float %h
+}
+define internal float @quarter(float %a) noinline {
+  %h = call float @half(float %a)
+  %q = tail call float @half(float %h)
+  ret float %q
+}
+define amdgpu_kernel void @k(ptr addrspace(1) %x) {
+  %v = load float, ptr addrspace(1) %x
+  %q = call float @quarter(float %v)
+  store float %q, ptr addrspace(1) %x
+  ret void
+}
+"""
+
+
 def by_convention(text: str, *_: object) -> Promises:
     return Promises(text)
 
@@ -63,6 +113,37 @@ def by_convention(text: str, *_: object) -> Promises:
 def costs(assembly: bytes | None, cpu: str) -> dict[str, KernelCost]:
     assert assembly is not None
     return cost_of_assembly(assembly.decode(), target(cpu))
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
+def test_what_is_loaded_for_a_call_is_loaded_to_where_the_call_wants_it(cpu: str) -> None:
+    """The addresses come first. In the arguments' registers they would cost a copy and a wait for each load."""
+    result = compiled(LOADED, cpu)
+    assert result.report.outcome is Outcome.PROVED
+    ours, llvms = costs(result.data, cpu)["volumes"], costs(compiler(cpu).direct(LOADED, "asm"), cpu)["volumes"]
+    assert ours.issued <= llvms.issued
+    assert ours.latency <= 1.1 * llvms.latency
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942",), ("gfx90a", "gfx942", "gfx950")))
+def test_a_caller_that_spills_keeps_the_accumulators_that_its_callee_leaves_alone(cpu: str) -> None:
+    ir = accumulators(136)
+    result = compiled(ir, cpu)
+    assert result.report.outcome is Outcome.PROVED
+    assert f"{KEPT}half" in result.report.notes
+    ours, llvms = costs(result.data, cpu)["tile"], costs(compiler(cpu).direct(ir, "asm"), cpu)["tile"]
+    assert 0 < ours.scratch.weighted < llvms.scratch.weighted
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
+def test_the_address_of_a_tail_call_is_put_only_where_it_may_be(cpu: str) -> None:
+    """It is used by a call before, so it would live best in a callee-saved register."""
+    with patch.object(compile_module_of, "callees_first", by_convention):
+        report = compiled(TAIL, cpu).report
+    assert report.outcome is Outcome.PROVED
+    (function,) = (f for f in report.functions if f.name == "quarter")
+    scalar = next(phase for phase in function.phases if phase.phase == "sgpr")
+    assert not any("class-membership" in attempt.reason for attempt in scalar.attempts)
 
 
 @pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))

@@ -22,7 +22,7 @@ from verilocc_mlir.results.compile import Report
 from verilocc_mlir.results.page import PageInput
 from verilocc_mlir.target.targets import target
 
-TRAPS = TEST_DATA / "inputs" / "lds_address_in_function.ll"
+UNPROVED = TEST_DATA / "inputs" / "writes_exec.ll"
 KERNEL = """
 define amdgpu_kernel void @NAME(ptr addrspace(1) %p, i32 %x) {
   store i32 %x, ptr addrspace(1) %p
@@ -53,7 +53,7 @@ def page_of(report: Report, recording: Recording) -> Page:
 
 
 def test_functions_that_are_left_out_and_why() -> None:
-    text = TRAPS.read_text() + "define void @g() {\n  %x = call ptr addrspace(3) @f()\n  ret void\n}\n"
+    text = UNPROVED.read_text() + "define void @g() {\n  call void @f()\n  ret void\n}\n"
     done, recording = compiled(text, "k.ll", cpu="gfx1100")
     assert done.report.left_out == ("f", "g")
     said = page_of(done.report, recording).text
@@ -115,12 +115,12 @@ def test_the_pages_fit_a_window_of_500_pixels(tmp_path: Path) -> None:
     long_name = "_ZN7package24ATemplatedKernelFunctionIfLi256ELi4EEEvPKT_S4_PS2_iiiiffffwithmoreandmoreandmore"
     source = tmp_path / "k.ll"
     source.write_text(KERNEL.replace("NAME", long_name))
-    for path in (source, TRAPS):
+    for path in (source, UNPROVED):
         out = tmp_path / "k.html"
         run(["report", str(path), "-mcpu=gfx1100", "-o", str(out), "-q"])
         content, window = width(tmp_path / "measured.html", out.read_text())
         assert content <= window <= 500
-    audit = [str(TRAPS), "-mcpu=gfx1100", "--format=html", f"--report={tmp_path}/audit.html"]
+    audit = [str(UNPROVED), "-mcpu=gfx1100", "--format=html", f"--report={tmp_path}/audit.html"]
     run(["audit", "--llvm", *audit])
     content, window = width(tmp_path / "measured.html", (tmp_path / "audit.html").read_text())
     assert content <= window <= 500

@@ -30,6 +30,19 @@ end:
 """As Triton writes a load of one element under a mask, of a kernel of Liger's neighbourhood attention."""
 
 
+CLASS = """
+define amdgpu_kernel void @f(ptr addrspace(1) %p, ptr addrspace(1) %q, ptr addrspace(4) %m) {
+  %x = load half, ptr addrspace(1) %p
+  %mask = load i32, ptr addrspace(4) %m
+  %c = call i1 @llvm.amdgcn.class.f16(half %x, i32 %mask)
+  %y = zext i1 %c to i32
+  store i32 %y, ptr addrspace(1) %q
+  ret void
+}
+declare i1 @llvm.amdgcn.class.f16(half, i32)
+"""
+
+
 @pytest.mark.parametrize(
     ("line", "broken"),
     [
@@ -39,6 +52,8 @@ end:
         ("undef %2.sub0:vreg_64 = COPY %1", False),
         ("%2:vreg_64 = COPY %3.sub0_sub1", False),
         ("%2:vgpr_32 = COPY %1", False),
+        ("%2:sreg_32 = COPY %4.lo16", True),
+        ("%2:sreg_32 = COPY %4", False),
     ],
 )
 def test_a_copy_of_a_narrow_register_into_a_wide_one_is_seen(line: str, broken: bool) -> None:
@@ -46,14 +61,15 @@ def test_a_copy_of_a_narrow_register_into_a_wide_one_is_seen(line: str, broken: 
     assert copies_between_widths(text) == broken
 
 
-def test_where_llvm_makes_one_the_kernel_is_proved_without_16_bit_registers() -> None:
+@pytest.mark.parametrize("ir", [FIRST_OF_FOUR, CLASS])
+def test_where_llvm_makes_one_the_kernel_is_proved_without_16_bit_registers(ir: str) -> None:
     toolchain = find_toolchain(None)
     compiler = StagedCompiler(toolchain, CompileOptions("gfx1100"))
-    if not copies_between_widths(compiler.to_pre_ra(FIRST_OF_FOUR)):
+    if not copies_between_widths(compiler.to_pre_ra(ir)):
         pytest.skip("this LLVM selects it otherwise")
-    compiled = compile_module(FIRST_OF_FOUR.encode(), "f.ll", Settings(cpu="gfx1100"))
+    compiled = compile_module(ir.encode(), "f.ll", Settings(cpu="gfx1100"))
     assert compiled.report.outcome is Outcome.PROVED
     assert [note for note in compiled.report.notes if "-mattr=-real-true16" in note]
-    plain = compile_module(FIRST_OF_FOUR.encode(), "f.ll", Settings(cpu="gfx1201"))
+    plain = compile_module(ir.encode(), "f.ll", Settings(cpu="gfx1201"))
     assert plain.report.outcome is Outcome.PROVED
     assert not plain.report.notes

@@ -15,7 +15,7 @@ from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
 from verilocc_mlir.allocators.search import KnownStarts, Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
-from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.allocators.tables import State, Tables
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
@@ -45,9 +45,13 @@ HURRIED_REPAIR_STEPS = 40
 within 35 (docs/results/negative.md).
 """
 
+MOST_WISHES = 400
+"""Copies that are left at calls, for each of which a move is tried; with more of them, none is."""
+
 
 class DeterministicAllocator:
-    """First fit, then repair; then registers are spread over what loses no wave (``spread.py``).
+    """First fit, then repair, then arguments of calls to their registers; then registers are spread over what loses no
+    wave (``spread.py``).
 
     Args:
         repair_steps: evictions allowed under a ceiling; None: ``REPAIR_STEPS``, ``LAST_REPAIR_STEPS`` under the last.
@@ -55,7 +59,7 @@ class DeterministicAllocator:
     """
 
     name = "deterministic"
-    version = "4"
+    version = "5"
 
     def __init__(self, repair_steps: int | None = None, *, packed: bool = False) -> None:
         self._repair_steps = repair_steps
@@ -79,6 +83,8 @@ class DeterministicAllocator:
         spreading = not self._packed and is_spread(problem)
         # Where registers are spread, those that no wave needs are no gain.
         starts = search.solve(self._repair_steps, tighten=not (spreading and may_grow(problem)))
+        if problem.phase == "vgpr" and not may_grow(problem):
+            starts = nearer_to_calls(search, starts)
         if spreading:
             starts = spread(search, starts)
         return search.proposal(starts, f"{self.name}/{self.version}")
@@ -223,6 +229,25 @@ class _Search(Tables):
             hint="this allocator does not spill; another one must",
             partial=partial,
         )
+
+
+def nearer_to_calls(tables: Tables, starts: list[int]) -> list[int]:
+    """The placement with more ranges in the registers that copies before and behind calls want; nothing gets dearer.
+
+    First fit gives these registers to whatever comes first, such as the addresses of the loads of a call's arguments.
+    """
+    wishes = sorted(
+        (-weight, a, goal)
+        for a, goal, weight in tables.cost.fixed
+        if weight and starts[a] != goal and tables.candidates.allows(a, goal)
+    )
+    if not 0 < len(wishes) <= MOST_WISHES:
+        return starts
+    state = State(tables, starts)
+    for _, number, goal in wishes:
+        if state.starts[number] != goal:
+            state.move([(number, goal)])
+    return state.starts
 
 
 def _area_waiting(placement: Placement) -> int:

@@ -40,7 +40,7 @@ from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, left_unverified
+from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, trapped
 from verilocc_mlir.toolchain.mmra import loses_mmra
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
@@ -166,12 +166,8 @@ class Compilation:
         pre = self._as_llvm_reads(partial(to_pre_ra, self.compiler))
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
-        if trapped := left_unverified(pre.mir):
-            names = ", ".join(trapped)
-            self.notes.append(
-                f"LLVM puts a trap behind the return of {names}, which takes LDS and is no kernel; its machine "
-                "verifier says so of its own compile too, and is left off there"
-            )
+        if names := ", ".join(trapped(pre.mir)):
+            self.notes.append(f"LLVM puts a trap behind the return of {names}, which takes LDS and is no kernel")
         if copies_between_widths(pre.mir):
             pre = replace(pre, mir=self._without_true16(pre.ir))
         return self._compile(pre.mir, pre.ir, _PlainCode(partial(self.compiler.direct, pre.ir), self.compiler, beside))
@@ -190,7 +186,7 @@ class Compilation:
         runs = self.compiler.runs
         mattr = ",".join(filter(None, (self.compiler.options.mattr, WITHOUT_TRUE16)))
         self.compiler = StagedCompiler(self.toolchain, replace(self.compiler.options, mattr=mattr), runs)
-        self.notes.append(f"with 16-bit registers LLVM's own copies are broken: compiled with -mattr={WITHOUT_TRUE16}")
+        self.notes.append(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
         return self.compiler.to_pre_ra(ir)
 
     def _llvms_of(self, mir: str, kind: FileKind) -> bytes:

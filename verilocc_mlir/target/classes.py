@@ -146,7 +146,7 @@ _NAMED = {
     "pseudo_sreg_128": RegisterClass("pseudo_sreg_128", _SPECIAL_BANK, 128, 4, 0, frozenset({"private_rsrc_reg"})),
     "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, 0, _APERTURES),
     # Call-clobbered pairs that may hold the address of a tail call (SIRegisterInfo.td, CCR_SGPR_64, Gfx_CCR_SGPR_64).
-    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(0, 30)),
+    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, 30, window=(0, 30)),
     "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(36, 64)),
 }
 

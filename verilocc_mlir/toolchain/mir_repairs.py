@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
@@ -152,42 +153,67 @@ def _made_of(bank: str, numbers: set[int]) -> Iterator[str]:
 #
 # llc warns ("local memory global used by non-kernel function") and goes on. Its machine verifier then finds a
 # "non-terminator instruction after the first terminator" in what LLVM itself selected, and LLVM's own compile with
-# ``-verify-machineinstrs`` ends so too. Nothing reaches the trap. llc verifies every machine IR text as it reads it, so
-# such a function is left off the verifier for good: its text says ``failedISel``, which no pass behind selection looks
-# at (MachineVerifier::verify; ``failsVerification`` is heeded between passes only).
+# ``-verify-machineinstrs`` ends so too. For gfx11 the trap is ten instructions and a loop
+# (SITargetLowering::insertSimulatedTrap). Nothing reaches it. So what is behind the return gets a block of its own, to
+# which nothing leads. LLVM goes on from there, and deletes it.
 
 
 _DOCUMENT = re.compile(r"^---\nname: +(?P<name>\S.*?) *$", re.MULTILINE)
-_LATE = re.compile(r"^ +(?:SI_RETURN|S_SETPC_B64_return)\b.*\n +S_TRAP ", re.MULTILINE)
-_UNVERIFIED_MARK = re.compile(r"^(?P<field>failedISel: +)(?:false|true)$", re.MULTILINE)
+_RETURN = re.compile(r" +(?:SI_RETURN|S_SETPC_B64_return)\b")
+_BLOCK = re.compile(r"  bb\.\d")
+_BLOCK_NUMBER = re.compile(r"\bbb\.(\d+)")
+_LED_TO = re.compile(r"%bb\.\d+")
+_APART = re.compile(
+    r"^ +(?:SI_RETURN|S_SETPC_B64_return)\b.*\n  \n  bb\.(\d+):\n(?:    successors:.*\n  \n)? +S_TRAP ", re.MULTILINE
+)
 
 
-def leave_unverified(mir: str) -> str:
-    """Machine IR as LLVM selected it, with these functions left off its verifier."""
+def traps_apart(mir: str) -> str:
+    """Machine IR as LLVM selected it, with such traps in blocks of their own."""
     if "S_TRAP " not in mir:
         return mir
-    starts = [start.start() for start in _DOCUMENT.finditer(mir)]
-    documents = [mir[start:end] for start, end in zip(starts, [*starts[1:], len(mir)], strict=True)]
-    marked = [_UNVERIFIED_MARK.sub(r"\g<field>true", d, count=1) if _LATE.search(d) else d for d in documents]
-    return mir[: starts[0]] + "".join(marked) if starts else mir
+    head, *documents = _documents(mir)
+    apart = (_trap_apart(document.split("\n")) for document in documents)
+    return head + "".join("\n".join(lines) for lines in apart)
 
 
-def left_unverified(mir: str) -> tuple[str, ...]:
-    """Names of the functions that are left off the verifier."""
+def trapped(mir: str) -> tuple[str, ...]:
+    """Names of the functions that have such a block."""
     names: list[str] = []
-    for start in _DOCUMENT.finditer(mir):
-        mark = _UNVERIFIED_MARK.search(mir, start.end())
-        if mark is not None and mark[0].endswith("true"):
-            names.append(start["name"].strip("'\""))
+    for document in _documents(mir)[1:] if "S_TRAP " in mir else ():
+        apart, name = _APART.search(document), _DOCUMENT.match(document)
+        if apart is not None and name is not None and f"%bb.{apart[1]}" not in set(_LED_TO.findall(document)):
+            names.append(name["name"].strip("'\""))
     return tuple(names)
+
+
+def _documents(mir: str) -> list[str]:
+    """What comes before the first function, and each function."""
+    starts = [0, *(start.start() for start in _DOCUMENT.finditer(mir)), len(mir)]
+    return [mir[start:end] for start, end in pairwise(starts)]
+
+
+def _trap_apart(lines: list[str]) -> list[str]:
+    """The lines of a function, with its trap apart where there is one behind a return."""
+    at = next((n for n, line in enumerate(lines[:-1]) if _RETURN.match(line) and "S_TRAP " in lines[n + 1]), None)
+    if at is None:
+        return lines
+    head = next(n for n in range(at, 0, -1) if _BLOCK.match(lines[n]))
+    last = int(_BLOCK_NUMBER.findall(lines[head])[0])
+    renumbered = [_BLOCK_NUMBER.sub(lambda m: f"bb.{int(m[1]) + (int(m[1]) > last)}", line) for line in lines]
+    leads = [line for line in renumbered[head : at + 1] if line.startswith("    successors:")]
+    before = [line for line in renumbered[head : at + 1] if line not in leads]
+    apart = ["  ", f"  bb.{last + 1}:", *([*leads, "  "] if leads else [])]
+    return [*renumbered[:head], *before, *apart, *renumbered[at + 1 :]]
 
 
 # Trap: LLVM 22 makes copies between registers of different widths where gfx11's 16-bit registers are in use.
 #
 # With the feature ``real-true16`` (on by default for gfx11), a 16-bit element that is put into an otherwise undefined
 # vector of four or more becomes ``%1:vreg_64 = COPY %0:vgpr_32``. Such a copy has no meaning: LLVM's own expansion
-# reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. Without the
-# feature LLVM selects the same values in 32-bit registers.
+# reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. And the half of a
+# scalar becomes a whole one, ``%1:sreg_32 = COPY %0.lo16`` (V_CMP_CLASS_F16), whose other half means nothing. Without
+# the feature LLVM selects the same values in 32-bit registers.
 
 
 WITHOUT_TRUE16 = "-real-true16"
@@ -196,10 +222,15 @@ WITHOUT_TRUE16 = "-real-true16"
 _DEFINED = re.compile(r"%(\d+)(?:\.\w+)?:([a-z]\w+)")
 _COPY = re.compile(r"^ *%\d+:[av]\w*reg_(\d+)\w*(?:\([^)]*\))? = COPY (?:killed )?%(\d+)(?=[ ,\n]|$)", re.MULTILINE)
 _NARROW = re.compile(r"(?:vgpr|agpr|av)_(?:16|32)(?:_\w+)?")
+_HALF_AS_WHOLE = re.compile(
+    r"^ *%\d+:s(?:reg|gpr)_32\w*(?:\([^)]*\))? = COPY (?:killed )?%\d+\.(?:lo|hi)16\b", re.MULTILINE
+)
 
 
 def copies_between_widths(mir: str) -> bool:
-    """Whether pre-RA machine IR copies a whole 32-bit vector register into a wider one."""
+    """Whether pre-RA machine IR copies a 32-bit vector register into a wider one, or half a scalar into a whole one."""
+    if _HALF_AS_WHOLE.search(mir):
+        return True
     copies = _COPY.findall(mir)
     if not copies:
         return False

@@ -29,17 +29,18 @@ from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import (
     close_masks,
     declare_dynamic_lds,
-    leave_unverified,
     mark_uncalled,
     refuse_unknown_intrinsics,
     shorten_masks,
     state_early_clobbers,
+    traps_apart,
 )
 from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
 _SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)
+_SPILL_COUNT = re.compile(rb"^ +\.[sv]gpr_spill_count: +[0-9]+$", re.MULTILINE)
 _MAY_BE_LOWERED = (
     *("\nstack:\n", "\nfixedStack:\n", "SI_CALL", "SI_SPILL_"),
     *("WWM", "ENTER_STRICT_W", "V_SET_INACTIVE", "wwmReservedRegs:\n"),
@@ -222,6 +223,17 @@ class StagedCompiler:
         source = self.as_llvm_reads(_SCAVENGING_SLOT.sub("", late))
         return self._run(LlvmJob("emit", source, True, self.options, _LAST, kind=kind))
 
+    def is_of(self, obj: bytes, late: str, mir: str) -> bool:
+        """Whether ``obj`` is the object file of a text of ``late`` that was made of ``mir``.
+
+        That text does not say how many registers were spilled: the counts in the metadata may be those of ``finish``.
+        """
+        printed = self.emit(late, "asm")
+        if obj in (self.emit(late), self.assemble(printed)):
+            return True
+        counts = iter(_SPILL_COUNT.findall(self.finish(mir, "asm")))
+        return obj == self.assemble(_SPILL_COUNT.sub(lambda none: next(counts, none[0]), printed))
+
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
         """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
 
@@ -259,7 +271,7 @@ class StagedCompiler:
 
     def _as_others_read(self, printed: bytes) -> str:
         """Machine IR that LLVM printed, without what would only be read at each step."""
-        return leave_unverified(shorten_masks(self._without_unread(printed.decode())))
+        return traps_apart(shorten_masks(self._without_unread(printed.decode())))
 
     def _without_unread(self, mir: str) -> str:
         return mir if reads_mmra(self.toolchain.version) else strip_mmra(mir)
