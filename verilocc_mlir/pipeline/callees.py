@@ -172,12 +172,16 @@ class _Draft:
         given = (_given(code) | _passed(self.file, code.name)) - saved
         usable = allocatable(allocated, self.file.preamble, self.target)
         numbers = {Bank.SGPR: usable.sgprs, Bank.VGPR: usable.vgprs}
+        framed = any(calls_in(allocated)) or allocated.stack or allocated.fixed_stack or may_write(allocated, saved)
         units: set[int] = set()
         for bank, room in self.room.items():
             left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - saved
             left -= may_write(allocated, left) | may_write(code, left)
-            free = frozenset(BANK_BASE[bank] + 2 * n + half for n in numbers[bank] for half in (0, 1)) - saved
-            left &= spared_by_frame(allocated, bank, free)
+            if framed and bank is Bank.AGPR:
+                left = frozenset()
+            elif framed:
+                free = frozenset(BANK_BASE[bank] + 2 * n + half for n in numbers[bank] for half in (0, 1)) - saved
+                left &= spared_by_frame(allocated, bank, free)
             units.update(sorted(left - given)[: 2 * room * callers], left & given)
         return frozenset(units)
 
