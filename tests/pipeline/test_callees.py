@@ -179,7 +179,7 @@ def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
     for name, llvms in direct.items():
         if llvms.is_kernel:
             assert ours[name].cycles <= llvms.cycles
-            # With the scratch descriptor in the first scalars nothing is free below the arguments, and LLVM may take those.
+            # With the scratch descriptor in the first scalars nothing is free below the arguments: LLVM may take those.
             descriptor = cpu == "gfx90a"
             assert descriptor or ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
         assert ours[name].scratch_bytes == llvms.scratch_bytes
