@@ -30,7 +30,8 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers, spared_by_frame
+from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
+from verilocc_mlir.target.frame import is_framed, spared_by_frame
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
@@ -172,7 +173,7 @@ class _Draft:
         given = (_given(code) | _passed(self.file, code.name)) - saved
         usable = allocatable(allocated, self.file.preamble, self.target)
         numbers = {Bank.SGPR: usable.sgprs, Bank.VGPR: usable.vgprs}
-        framed = any(calls_in(allocated)) or allocated.stack or allocated.fixed_stack or may_write(allocated, saved)
+        framed = is_framed(allocated) or bool(may_write(allocated, saved))
         units: set[int] = set()
         for bank, room in self.room.items():
             left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - saved

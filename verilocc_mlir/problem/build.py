@@ -35,8 +35,9 @@ from verilocc_mlir.problem.model import (
 from verilocc_mlir.problem.preferences import affinities, preferences
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import calls_in, for_the_frame, kept_for_callers, lowest_tuples, unused
+from verilocc_mlir.target.calls import kept_for_callers
 from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.frame import for_the_frame, is_framed, lowest_tuples, unused
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
@@ -334,7 +335,7 @@ def _for_the_frame(function: MachineFunction, kept: frozenset[int], units: froze
         units: those that need not be saved, nor are kept.
     """
     left: list[int] = []
-    if not (function.stack or function.fixed_stack or any(calls_in(function))):
+    if not is_framed(function):
         return left
     free, promised = unused(function, units), unused(function, kept)
     for bank in (Bank.VGPR, Bank.SGPR):
