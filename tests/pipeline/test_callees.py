@@ -27,7 +27,7 @@ from verilocc_mlir.pipeline.phase import PhaseRunner
 from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.rewrite import arguments
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
@@ -246,7 +246,8 @@ def test_masks_say_more_than_the_convention_and_callees_are_asked_to_keep_it() -
     for function in file.functions:
         kept = kept_for_callers(file, function.name, target("gfx942"))
         scalars = frozenset(unit for unit in kept if unit_bank(unit) is Bank.SGPR)
-        for phase, of_phase in (("sgpr", scalars), ("vgpr", kept - scalars)):
+        phases: dict[Phase, frozenset[int]] = {"sgpr": scalars, "vgpr": kept - scalars}
+        for phase, of_phase in phases.items():
             problem = build_problem(file, function, target("gfx942"), phase)
             occupied = [f for f in problem.fixed if f.reason == "kept for callers"]
             assert bool(occupied) == bool(of_phase), function.name

@@ -179,7 +179,7 @@ class _Draft:
             left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - saved
             left -= may_write(allocated, left) | may_write(code, left)
             if framed and bank is Bank.AGPR:
-                left = frozenset()
+                left = frozenset[int]()
             elif framed:
                 free = frozenset(BANK_BASE[bank] + 2 * n + half for n in numbers[bank] for half in (0, 1)) - saved
                 left &= spared_by_frame(allocated, bank, free)
