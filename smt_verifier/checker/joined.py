@@ -311,8 +311,8 @@ def _form(i: Instruction, after: Lanes, *, exact: bool) -> tuple[str, tuple[tupl
     if _is_gone(i, after, branches=True) and not _is_gone(i, after, branches=False):
         return "", ()
     opcode = i.opcode.removesuffix("_term")
-    moves = opcode in _SCALAR_MOVES and len(i.operands) > 1 and i.operands[1].is_register
-    if moves and not any(after.is_vector(k) for k in after.keys(i.operands[1], i)):
+    source = next((o for o in i.operands[1:2] if o.is_register), None)
+    if opcode in _SCALAR_MOVES and source is not None and not any(map(after.is_vector, after.keys(source, i))):
         opcode = "COPY"
     literal = () if exact else (Kind.FRAME_INDEX, Kind.IMMEDIATE)
     return opcode, tuple([("" if o.kind in literal else o.text, o.is_def) for o in i.operands])
