@@ -374,13 +374,14 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
     state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some, beside=set(entry.beside))
-    for registry, keys in (
-        (state.cells, scalars.holds),
-        (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks)),
-    ):
-        for key in keys:
-            if isinstance(key, tuple) and key[0] == "&":
-                registry.setdefault(key[1], set()).add(key)
+    for part in (scalars, *(c.part for c in classes)):
+        for registry, keys in (
+            (state.cells, part.holds),
+            (state.name_cells, (*part.where, *part.undefined, *part.doubtful, *entry.masks)),
+        ):
+            for key in keys:
+                if isinstance(key, tuple) and key[0] == "&":
+                    registry.setdefault(key[1], set()).add(key)
     undefine_undeclared(both, state, number)
     return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
 

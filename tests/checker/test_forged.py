@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from case_support import CASES
 from checker_support import builds_the_second_checker, rule_of_first, rule_of_second
+from support import TEST_DATA
 
 from smt_verifier.certificate.verdict import certify_texts
 
+FORGED = TEST_DATA / "audit" / "forged"
+"""Pairs of several blocks, each with a certificate, for function ``f`` of gfx942."""
 HEAD = """--- |
 {module}  define {convention}void @f() {attributes}{{
     ret void
@@ -1475,3 +1478,13 @@ def test_each_checker_refuses_what_is_claimed_of_another_pair(name: str, tmp_pat
     if builds_the_second_checker():
         answers.append(rule_of_second(before, after, forged, "gfx942", tmp_path))
     assert set(answers) == {rule}
+
+
+@pytest.mark.parametrize("before", sorted(FORGED.glob("*.before.mir")), ids=lambda path: path.name.partition(".")[0])
+def test_each_checker_refuses_a_claim_that_is_shown_once_and_lost(before: Path, tmp_path: Path) -> None:
+    """A cell is claimed in a class of threads, and its register is written then."""
+    after, certificate = (before.with_name(before.name.replace("before.mir", n)) for n in ("after.mir", "certificate"))
+    texts = before.read_text(), after.read_text(), certificate.read_text()
+    answers = [rule_of_first(*texts, "gfx942")]
+    answers += [rule_of_second(*texts, "gfx942", tmp_path)] if builds_the_second_checker() else []
+    assert set(answers) == {"value"}
