@@ -129,6 +129,7 @@ class Execution(Effects):
             self._masks.follow(a, opcode, sources, split=self._is_split(number))
         else:
             raise Refused("instruction-sequence", f"{a.opcode} is missing after allocation", f"line {a.line} before")
+        self._killed_by_moves -= self.both.before.operand_keys(a).defined
 
     def after_alone(self, b: Instruction, original: Place | None) -> None:
         """An instruction that P does not have (5.1); ``original``: the one of P that it repeats."""
@@ -176,6 +177,8 @@ class Execution(Effects):
         original = self.both.originals[place]
         a = original.instruction
         pair = self.both.forms.pair(a, b, repeats=True)
+        if pair.high.rows:
+            raise Refused("certificate", f"{b.opcode} repeats what is not wholly compared", f"line {b.line}")
         if any(pair.uses[n].undef for n in original.first if n in pair.uses) or not original.is_defined:
             raise Refused("undef-flag", f"{b.opcode} repeats what read nothing", f"line {b.line}")
         for number, y in enumerate(b.operands):
@@ -192,7 +195,7 @@ class Execution(Effects):
             if use is None:  # a register without storage
                 continue
             early = frozenset[int]() if number in pair.tied else pair.early
-            for part, key in enumerate(use.places):
+            for part, key in zip(use.lanes, use.places, strict=True):
                 name: Key = ("@", *place, first + part)
                 vector = self.both.is_vector(name, after=False)
                 for cls in [c for c in running if c.kind != "P"] if vector else (None,):

@@ -6,7 +6,7 @@ What is left to compare once the state is known are the lanes that are read; a `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.lanes import Lanes
@@ -23,10 +23,11 @@ _DEBUG = ("debug-location ", "debug-instr-number ")
 
 
 class Use:
-    """Lanes that P reads, and the places that Q reads at the same positions; ``undef``: Q says that it reads none."""
+    """Lanes that P reads, and the places that Q reads at the same positions, ``lanes``; ``undef``: Q says so."""
 
     def __init__(self, names: tuple[int, ...], places: tuple[int, ...], undef: bool) -> None:
         self.names, self.places, self.undef = names, places, undef
+        self.lanes: Sequence[int] = range(len(names))
 
 
 class Definition:
@@ -342,6 +343,7 @@ class Forms:
                         continue
                     read = _read_lanes(opcode, number - a.definitions, len(use.names), *low_high)
                     use.names, use.places = (tuple(keys[n] for n in read) for keys in (use.names, use.places))
+                    use.lanes = read
 
     def _is_vector(self, use: Use) -> bool:
         return self.before.is_vector(use.names[0])
