@@ -203,7 +203,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
     declared = declared_units(both.after, successor)
     live, later = needs.live[successor], needs.read_later[successor]
-    scalars = _kept(both, state.scalars, live, declared)
+    scalars = _kept(both, state.scalars, live, declared, every=True)
     classes: dict[_Class, Part] = {}
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
@@ -214,7 +214,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
         read = live if cls.active else later
         if joined and cls.kind == "O" and not cls.active:
             read = set[int]()  # Mostly nobody wakes them.
-        part = _kept(both, cls.part, read, declared if cls.active else None)
+        part = _kept(both, cls.part, read, declared, every=cls.active)
         at = cls.kind, cls.active, member
         classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)
     in_vectors = {n for part in classes.values() for n in part.where}
@@ -252,11 +252,15 @@ def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...
     return found
 
 
-def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | None) -> Part:
-    """What is worth claiming: names that are read later, in places of which something may be claimed."""
+def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int], *, every: bool) -> Part:
+    """What is worth claiming: names that are read later, in places of which something may be claimed (4.3).
+
+    Args:
+        every: that is asked of vector places too.
+    """
     new = Part()
     for place, names in part.holds.items():
-        if declared is not None and not may_hold(both, place, declared):
+        if (every or not both.is_vector(place, after=True)) and not may_hold(both, place, declared):
             names &= NONE if place in both.named_after else {("^", place, 0, 0)}
         left = frozenset(n for n in names if not isinstance(n, int) or n in live)
         if left:

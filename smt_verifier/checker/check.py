@@ -348,8 +348,8 @@ def initial_state(both: Both) -> State:
         scalars.undefine(key)
     outside = vectors.copy()
     path = vectors.copy()
-    for part in (scalars, path):
-        leave_undeclared(both, part, declared)
+    for part in (scalars, path, vectors):
+        leave_undeclared(both, part, declared, every=True)
     classes = [
         ThreadClass("P", True, {}, path),
         ThreadClass("T", True, {}, vectors),
@@ -367,8 +367,9 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
         raise Refused("certificate", "not one class is the path, and active", f"block {number}")
     scalars = _part(entry.scalars)
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
-    for part in (scalars, *(c.part for c in classes if c.active)):
-        pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
+    for part, every in ((scalars, True), *((c.part, c.active) for c in classes)):
+        places = [p for p in part.holds if every or not both.is_vector(p, after=True)]
+        pristine = ((p, ("^", p, 0, 0)) for p in places if not may_hold(both, p, declared))
         wrong = next((p for p, name in pristine if part.holds[p] - {name} or p in both.named_after), None)
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")

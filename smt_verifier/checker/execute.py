@@ -403,8 +403,9 @@ class Execution(Effects):
             declared = declared_units(both.after, part)
             held = {p for cls in state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
             state.abandon(p for p in held - declared if p in both.limits.allocatable)
-            for known in (state.scalars, *(cls.part for cls in state.classes if cls.kind == "P")):
-                leave_undeclared(both, known, declared)
+            leave_undeclared(both, state.scalars, declared, every=True)
+            for cls in state.classes:
+                leave_undeclared(both, cls.part, declared, every=cls.active)
 
     def _end_part(self) -> None:
         """At the end of one of LLVM's blocks what P reads on is there where it is declared (11.2)."""

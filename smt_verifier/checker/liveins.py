@@ -48,9 +48,10 @@ def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
     return place not in both.limits.allocatable and place not in both.before.register("scc").units
 
 
-def leave_undeclared(both: Both, part: Part, declared: frozenset[int]) -> None:
-    """Of the scalars or the path, places hold nothing where nothing may be claimed of them (4.3)."""
-    for place in [p for p in part.holds if not may_hold(both, p, declared)]:
+def leave_undeclared(both: Both, part: Part, declared: frozenset[int], *, every: bool) -> None:
+    """Places hold nothing where nothing may be claimed of them (4.3); of vectors, ``every`` place."""
+    places = [p for p in part.holds if every or not both.is_vector(p, after=True)]
+    for place in [p for p in places if not may_hold(both, p, declared)]:
         part.write(place, NONE if place in both.named_after else part.holds[place] & {("^", place, 0, 0)})
 
 

@@ -100,9 +100,7 @@ impl Claimed {
                 claims.undefined.iter().for_each(|name| part.set_undefined(*name));
                 claims.doubtful.iter().for_each(|name| part.set_doubtful(*name));
             }
-            if number == WAVE || claimed.active {
-                self.check_live_ins(context, claimed, &live)?;
-            }
+            self.check_live_ins(context, claimed, &live, number == WAVE || claimed.active)?;
             if number == WAVE {
                 state.classes[WAVE].part = part;
                 continue;
@@ -116,9 +114,10 @@ impl Claimed {
         Ok(state)
     }
 
-    /// Spec 4.3.
-    fn check_live_ins(&self, context: &Context<'_>, part: &Part, live: &Set<u32>) -> Done {
-        for (name, place) in self.of(part).flat_map(|claims| &claims.holds).filter(|(_, place)| place.of == Of::Unit) {
+    /// Spec 4.3; `all`: of vector places too.
+    fn check_live_ins(&self, context: &Context<'_>, part: &Part, live: &Set<u32>, all: bool) -> Done {
+        let claims = self.of(part).flat_map(|claims| &claims.holds);
+        for (name, place) in claims.filter(|(_, place)| place.of == Of::Unit && (all || !place.vector)) {
             // Passes behind leave alone what must be restored only where nothing touches it.
             let pristine =
                 *name == Lane::entry(place.a) && place.cell == 0 && !context.touched_after.contains(&place.a);
@@ -240,10 +239,12 @@ fn holds_always(context: &Context<'_>, place: Lane) -> bool {
     reserved || !context.allocatable(place) && !place.is_scc()
 }
 
-/// Of the scalars and the path, places hold nothing where nothing may be claimed of them (spec 4.3).
+/// Places hold nothing where nothing may be claimed of them (spec 4.3): in waiting classes only scalar ones do.
 pub fn leave_undeclared(context: &Context<'_>, live: &Set<u32>, state: &mut State) {
-    for class in state.classes.iter_mut().filter(|class| matches!(class.kind, 'W' | 'P')) {
-        let places: Vec<Lane> = class.part.all_places().filter(|place| place.of == Of::Unit).collect();
+    for class in &mut state.classes {
+        let all = class.kind == 'W' || class.active;
+        let places = class.part.all_places().filter(|place| place.of == Of::Unit && (all || !place.vector));
+        let places: Vec<Lane> = places.collect();
         for place in places {
             if !holds_always(context, place) && !live.contains(&place.a) {
                 let own = Lane::entry(place.a);
@@ -289,7 +290,7 @@ pub fn reads_defined(context: &Context<'_>, number: usize) -> Done {
 /// The state at the entry of the function (spec 4.1).
 pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     let live = live_ins(context, block);
-    // Thread by thread both texts start with the same registers; the path and the scalars know only what is declared.
+    // Threads that wait start with the same registers in both texts; all others know only what is declared.
     let (mut scalar, mut vector, mut undeclared) = (state::Part::default(), state::Part::default(), Vec::new());
     let mut units = context.touched.clone();
     units.extend(&context.limits.saved);
@@ -330,8 +331,8 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     let cells: Vec<Lane> = virtuals.into_iter().flat_map(|name| state.cells_in(name)).collect();
     cells.into_iter().for_each(|cell| state.classes[WAVE].part.set_undefined(cell));
     state.classes.push(Class::new('P', true, vector.clone()));
-    undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
     state.classes.push(Class::new('T', true, vector.clone()));
+    undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
     state.classes.push(Class::new('O', false, vector));
     state.begin(&context.exec, true);
     state
