@@ -31,7 +31,7 @@ from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
 from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
-from verilocc_mlir.target.frame import is_framed, spared_by_frame
+from verilocc_mlir.target.frame import REGISTERS, is_framed, spared_by_frame
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
@@ -40,8 +40,6 @@ from verilocc_mlir.toolchain.verifier import defined_functions, without_function
 
 _CALL = "SI_CALL"
 _CALLS = (_CALL, "SI_TCRETURN")
-_COUNTS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
-"""Register files in LLVM's order, with how many registers masks are made for."""
 _SPARE = 16
 """Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
 
@@ -176,7 +174,7 @@ class _Draft:
         framed = is_framed(allocated) or bool(may_write(allocated, saved))
         units: set[int] = set()
         for bank, room in self.room.items():
-            left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - saved
+            left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * REGISTERS[bank])) - saved
             left -= may_write(allocated, left) | may_write(code, left)
             if framed and bank is Bank.AGPR:
                 left = frozenset[int]()
@@ -288,7 +286,7 @@ def custom_mask(units: frozenset[int]) -> str:
     """A register mask that preserves ``units``, of whole registers, in LLVM's order."""
     names = [
         f"${bank.value}{number}"
-        for bank, count in _COUNTS.items()
+        for bank, count in REGISTERS.items()
         for number in range(count)
         if units.issuperset(BANK_BASE[bank] + 2 * number + half for half in (0, 1))
     ]

@@ -13,7 +13,8 @@ from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 
-_COUNTS = {Bank.SGPR: 106, Bank.VGPR: 256}
+REGISTERS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
+"""Register files in LLVM's order, with how many registers masks are made for."""
 
 
 def is_framed(function: MachineFunction) -> bool:
@@ -55,7 +56,7 @@ def spared_by_frame(function: MachineFunction, bank: Bank, usable: frozenset[int
     Args:
         usable: what an allocator may use of the file and need not save.
     """
-    every = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank]))
+    every = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * REGISTERS[bank]))
     count, size = for_the_frame(function, bank)
     taken = [u for register in lowest_tuples(unused(function, usable), size)[:count] for u in register]
     if len(taken) < count * size or _has_accumulators(function):
