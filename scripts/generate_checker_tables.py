@@ -81,11 +81,11 @@ _IN_SSA = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_
 define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
 _NOT_SAID = re.compile(
     r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
-    r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp"
+    r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|V_PK_FMAC_F16_\w+|V_CVT_PKACCUM_U8_F32_\w+|V_INTERP_P2_F32_e64"
 )
-"""Sets EXEC or the program counter, keeps what its result held (of a block of registers, what M0 leaves out; of DPP,
-for threads that a mask leaves out), or exchanges registers that M0 chooses, and LLVM's table does not say so. LLVM
-makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp)."""
+"""Sets EXEC or the program counter, keeps what its result held or adds to it (of a block of registers, what M0 leaves
+out; of DPP, for threads that a mask leaves out), or exchanges registers that M0 chooses, and LLVM's table does not say
+so. LLVM makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp)."""
 _WHOLE_WAVES = re.compile(r"SI_CS_CHAIN_TC_|SI_TCRETURN_(?:CHAIN|GFX_WholeWave)|SI_WHOLE_WAVE_FUNC_")
 """Leaves for a function, with another EXEC, that reads what threads hold that never entered this one (AMDGPUUsage,
 amdgpu_cs_chain, llvm.amdgcn.set.inactive.chain.arg), or is of such a function."""
@@ -453,6 +453,8 @@ def traits(name: str) -> Iterator[str]:
         yield "sets-mode"
     if name.startswith("S_SETREG_"):
         yield "setreg"
+    if name in ("S_SENDMSG", "S_SENDMSGHALT"):
+        yield "message"
     if name in product._TESTS:
         exec_, on_zero = product._TESTS[name]
         yield f"test={'exec' if exec_ else 'scc'}{0 if on_zero else 1}"
@@ -464,6 +466,22 @@ def _of_format(name: str, table: InstructionDescription) -> Iterator[str]:
             yield trait
     if name.startswith(inactive._VECTOR):
         yield "vector"
+    yield from _kept_parts(table)
+
+
+def _kept_parts(table: InstructionDescription) -> Iterator[str]:
+    """Which immediate has the instruction keep a part of what its result held.
+
+    Source: SIDefines.h, SISrcMods::DST_OP_SEL, SDWA::DstUnused; VOP3 and SDWA encodings of the ISA manuals. The
+    modifiers stand before the first source; ``dst_unused`` before what selects from each source.
+    """
+    sources = table.operands[table.definitions :]
+    modifies = len(sources) > 1 and sources[0].kind == "immediate" and sources[1].kind != "immediate"
+    if "SDWA" in table.format and table.definitions and modifies and len(sources) > 5:
+        selected = min(2, sum(source.kind != "immediate" for source in sources))
+        yield f"keeps={len(sources) - 1 - selected},3,2"
+    elif not table.format.isdisjoint(("VOP3", "VINTERP")) and "VOP3P" not in table.format and modifies:
+        yield "keeps=0,8,8"
 
 
 def _of_threads(name: str) -> Iterator[str]:

@@ -15,7 +15,6 @@ from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
 _VCC_NAMES = frozenset({"vcc", "vcc_lo"})
-_MASKS = EXEC_NAMES | _VCC_NAMES
 
 
 def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> None:
@@ -61,40 +60,61 @@ def _conditions(after: Lanes, forms: Forms, number: int) -> None:
 
 def _ands_vcc(i: Instruction, opcode: Opcode) -> bool:
     names = [o.register for o in i.operands[:3]]
-    return _makes_vcc(i, opcode) and not _VCC_NAMES.isdisjoint(names[1:])
+    return opcode.value("mask") == "AND" and _makes_vcc(i, opcode) and not _VCC_NAMES.isdisjoint(names[1:])
 
 
 def _taken_for(after: Lanes, forms: Forms, number: int) -> None:
     """What LLVM takes for the definition of a mask, because it defines a part of it: a comparison of which
     SIOptimizeExecMasking makes V_CMPX at S_AND_SAVEEXEC, and a move of an immediate ahead of the AND of EXEC to VCC, of
-    which SIPreEmitPeephole makes a branch on EXEC.
+    which SIPreEmitPeephole makes a branch on EXEC (TailDuplicator may have put both into one block before).
     """
-    code = after.code(number)
-    for at, i in enumerate(code):
+    for at, i in enumerate(after.code(number)):
         opcode = forms.opcode(i)
-        compared = opcode.value("save") == "AND"
-        for o in i.operands[1:3] if compared or _makes_vcc(i, opcode) else ():
-            if o.reads and o.vreg < 0 and o.register not in _MASKS:
-                _check_definition(after, forms, code[:at], o, compared=compared)
+        compares, makes = opcode.value("save") == "AND", _makes_vcc(i, opcode)
+        for o in i.operands[1:3] if compares or makes else ():
+            if not o.reads or o.vreg >= 0 or o.register in EXEC_NAMES:
+                continue
+            if makes:
+                _check_move(after, (number, at), o)
+            elif o.register not in _VCC_NAMES:
+                _check_comparison(after, after.code(number)[:at], o)
 
 
-def _check_definition(after: Lanes, forms: Forms, code: list[Instruction], mask: Operand, *, compared: bool) -> None:
+def _check_comparison(after: Lanes, code: list[Instruction], mask: Operand) -> None:
     names, mode, changes = {*after.register(mask.register).units}, {*after.register("mode").units}, False
     for i in reversed(code):
         defined = after.operand_keys(i).defined
         if not names.isdisjoint(defined):
-            taken = i.opcode.startswith("V_CMP_") if compared else _gives_immediate(i)
-            exact = i.definitions > 0 and i.operands[0].register == mask.register
-            late = compared and changes and not mode.isdisjoint(_read(after, i))
-            if taken and (late or not exact):
+            late = changes and not mode.isdisjoint(_read(after, i))
+            if i.opcode.startswith("V_CMP_") and (late or not _results_in(i, mask)):
                 raise _refused(i, f"LLVM takes it for what defines ${mask.register}")
             return
         changes = changes or not mode.isdisjoint(defined)
 
 
+def _check_move(after: Lanes, behind: tuple[int, int], mask: Operand) -> None:
+    """On no way to an instruction a move of an immediate defines a part of a mask last, and not just that mask."""
+    names = {*after.register(mask.register).units}
+    pending, seen = [behind], set[int]()
+    while pending:
+        block, end = pending.pop()
+        last = next((i for i in reversed(after.code(block)[:end]) if names & after.operand_keys(i).defined), None)
+        if last is None:
+            ahead = after.predecessors[block] - seen
+            seen |= ahead
+            pending += [(n, len(after.code(n))) for n in ahead]
+        elif _gives_immediate(last) and not _results_in(last, mask):
+            raise _refused(last, f"LLVM takes it for what defines ${mask.register}")
+
+
+def _results_in(i: Instruction, mask: Operand) -> bool:
+    return i.definitions > 0 and i.operands[0].register == mask.register
+
+
 def _makes_vcc(i: Instruction, opcode: Opcode) -> bool:
     names = [o.register for o in i.operands[:3]]
-    return opcode.value("mask") == "AND" and names[0] in _VCC_NAMES and not EXEC_NAMES.isdisjoint(names[1:])
+    of_exec = opcode.value("mask") in ("AND", "ANDN2") and not EXEC_NAMES.isdisjoint(names[1:])
+    return of_exec and names[0] in _VCC_NAMES
 
 
 def _gives_immediate(i: Instruction) -> bool:
@@ -215,10 +235,12 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
     does not look at everything that writes C or reads R.
     """
     code = after.code_of(part)
+    exec_ = "exec" if after.wave == 64 else "exec_lo"
+    threads = {*after.register(exec_).units}
     nearest = -1
     for end, i in enumerate(code):
-        start, nearest = nearest, end if _is_exec(i, forms) else nearest
-        result = i.operands[1].register if _sets_exec(i, forms) else ""
+        start, nearest = nearest, end if _is_exec(i, forms, exec_) else nearest
+        result = i.operands[1].register if _sets_exec(i, forms, exec_) else ""
         if not result:
             continue
         names = set(after.keys(i.operands[1], i))
@@ -226,7 +248,7 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
         middle = -1
         for n in range(start + 1, end) if copy else ():
             b, reads, written = code[n], _read(after, code[n]), after.operand_keys(code[n]).defined
-            if middle >= 0 and any(o.reads and o.register in EXEC_NAMES for o in b.operands):
+            if middle >= 0 and not threads.isdisjoint(reads):
                 middle = -1
                 break
             if not written.isdisjoint(names):
@@ -238,8 +260,10 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
                 break
         if middle < 0:
             continue
-        if not _is_exactly(code[middle], forms.opcode(code[middle]), result, code[start].operands[0].register):
+        if not _is_exactly(after, code[middle], forms.opcode(code[middle]), result, code[start].operands[0]):
             raise _refused(code[middle], "LLVM takes it for another operation on EXEC")
+        if any(writes_exec(b, forms.opcode(b)) for b in code[start + 1 : end]):
+            raise _refused(code[middle], "LLVM takes what it reads for EXEC, which is written")
         if any(not forms.opcode(b).traits.isdisjoint(("call", "asm", "bundle")) for b in code[middle + 1 : end]):
             raise _refused(code[middle], "LLVM moves the write of EXEC to it, over a call, assembly or a bundle")
         if forms.opcode(code[middle]).value("mask") == "AND" and _reads_condition(after, part, middle):
@@ -257,11 +281,15 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
                 raise _refused(i, "LLVM deletes what wrote its source, which is live behind the block")
 
 
-def _is_exactly(i: Instruction, opcode: Opcode, result: str, copy: str) -> bool:
-    """Whether it makes the very result of the very copy of EXEC; LLVM makes Y AND NOT EXEC of EXEC AND NOT Y."""
-    sources = [o.register for o in i.operands[1:3]]
-    turned = opcode.value("mask") in ("ANDN2", "ORN2") and sources[0] == copy
-    return i.operands[0].register == result and copy in sources and not turned
+def _is_exactly(after: Lanes, i: Instruction, opcode: Opcode, result: str, copy: Operand) -> bool:
+    """Whether it makes the very result of the very copy of EXEC and another register; LLVM makes Y AND NOT EXEC of EXEC
+    AND NOT Y.
+    """
+    sources = i.operands[1:3]
+    others = [o for o in sources if o.register != copy.register]
+    turned = opcode.value("mask") in ("ANDN2", "ORN2") and sources[0].register == copy.register
+    apart = len(others) == 1 and others[0].is_register and not {*after.keys(copy, i)} & {*after.keys(others[0], i)}
+    return i.operands[0].register == result and apart and not turned
 
 
 def _reads_condition(after: Lanes, part: int, number: int) -> bool:
@@ -275,14 +303,14 @@ def _reads_condition(after: Lanes, part: int, number: int) -> bool:
     return any(not scc.isdisjoint(declared_units(after, s)) for s, _ in after.function.blocks[part].successors)
 
 
-def _is_exec(i: Instruction, forms: Forms) -> bool:
+def _is_exec(i: Instruction, forms: Forms, exec_: str) -> bool:
     """Whether it copies EXEC to a register."""
-    return _moves(i, forms) and i.operands[1].register in EXEC_NAMES and i.operands[0].vreg < 0
+    return _moves(i, forms) and i.operands[1].register == exec_ and i.operands[0].vreg < 0
 
 
-def _sets_exec(i: Instruction, forms: Forms) -> bool:
+def _sets_exec(i: Instruction, forms: Forms, exec_: str) -> bool:
     """Whether it copies a register to EXEC."""
-    moves = _moves(i, forms) and i.operands[0].register in EXEC_NAMES
+    moves = _moves(i, forms) and i.operands[0].register == exec_
     return moves and i.operands[1].is_register and i.operands[1].vreg < 0 and i.operands[1].register not in EXEC_NAMES
 
 

@@ -20,6 +20,9 @@ SLOT = 1 << 44
 VIRTUAL = 1 << 20
 LANES = 128
 """Lanes that one virtual register or slot may have."""
+MOST_CLASSES = 256
+MOST_CLAIMS, MOST_CLAIMS_OF_ALL = 2_000_000, 24_000_000
+"""Claims at the entry of one block, and of all blocks: more than of any text that is followed (15)."""
 _ONCE = ("entry", "nonempty", "beside", "some", "steps")
 _ORDER = ("entry", "class", "mask", "member", "nonempty", "beside", "some", "in", "steps", "repeat split")
 """The lines of a block in the order in which they stand; those behind ``in`` that it speaks of are its own."""
@@ -152,6 +155,7 @@ class _Reader:
         self._lines = text[:-1].split("\n")
         self._grain = grain
         self._number = 0
+        self._claims = self._claims_of_all = 0
         self._parts: Counter[int] = Counter()
         """Parts of each mask that lines about this entry have named so far."""
 
@@ -164,6 +168,12 @@ class _Reader:
             raise Refused("certificate", "it ends before its end", f"line {self._number}")
         self._number += 1
         return self._lines[self._number - 1].split(" ")
+
+    def _count(self, claims: int) -> None:
+        self._claims += claims
+        self._claims_of_all += claims
+        if self._claims > MOST_CLAIMS or self._claims_of_all > MOST_CLAIMS_OF_ALL:
+            raise Refused("certificate", "it claims more than is followed", f"line {self._number}")
 
     def _natural(self, word: str) -> int:
         if not re.fullmatch(_NUMBER, word):
@@ -218,6 +228,7 @@ class _Reader:
                 case ["entry"]:
                     block.entry = Entry()
                     self._parts.clear()
+                    self._claims = 0
                     parts = []
                 case _ if block.entry is not None:
                     parts = self._claim(words, block.entry, parts)
@@ -234,7 +245,7 @@ class _Reader:
         """Read one line about an entry; returns the parts that the next lines speak of."""
         match words:
             case ["class", number, ("T" | "O" | "P") as kind, ("on" | "off") as state]:
-                if self._natural(number) != len(entry.classes):
+                if self._natural(number) != len(entry.classes) or len(entry.classes) == MOST_CLASSES:
                     raise self._bad()
                 entry.classes.append(ClassClaims(kind, state == "on"))
             case ["mask", mask, name, count]:
@@ -255,6 +266,7 @@ class _Reader:
                         if mask in member:
                             raise self._bad()
                         member[mask] = span[0] == "+"
+                self._count(len(member))
             case ["nonempty", *masks]:
                 entry.nonempty.update(map(self._natural, masks))
             case ["beside", *masks]:
@@ -268,10 +280,12 @@ class _Reader:
                 return [entry.classes[number].claims for span in spans for number in self._span(span, known)]
             case ["h", name, place, count] if parts:
                 pairs = list(zip(self._keys(name, count), self._keys(place, count), strict=True))
+                self._count(len(pairs) * len(parts))
                 for part in parts:
                     part.pairs += pairs
             case [("u" | "d") as kind, name, count] if parts:
                 keys = self._keys(name, count)
+                self._count(len(keys) * len(parts))
                 for part in parts:
                     (part.undefined if kind == "u" else part.doubtful).extend(keys)
             case _:

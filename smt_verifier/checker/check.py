@@ -46,6 +46,7 @@ from smt_verifier.checker.liveins import (
     leave_undeclared,
     live_virtual,
     may_hold,
+    note_undeclared,
     reads_are_declared,
     undefine_undeclared,
 )
@@ -356,6 +357,7 @@ def initial_state(both: Both) -> State:
         ThreadClass("O", False, {}, outside),
     ]
     state = State(scalars, classes, some=True, name_cells=cells)
+    note_undeclared(both, state, declared)
     undefine_undeclared(both, state, 0)
     return state
 
@@ -383,6 +385,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
             for key in keys:
                 if isinstance(key, tuple) and key[0] == "&":
                     registry.setdefault(key[1], set()).add(key)
+    note_undeclared(both, state, declared)
     undefine_undeclared(both, state, number)
     return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
 
@@ -576,8 +579,8 @@ def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
     pending = [s for s in both.before.successors(number) if s != target]
     while pending:
         block = pending.pop()
-        successors, test = both.before.successors(block), test_of(both, block)
-        if not successors or block == number or not (len(successors) == 1 or (test and test.of_exec and test.on_zero)):
+        successors = both.before.successors(block)
+        if not successors or block == number:
             return NONE, NONE
         skipped.add(block)
         pending += [s for s in successors if s != target and s not in skipped]

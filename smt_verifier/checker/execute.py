@@ -10,7 +10,7 @@ from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
 from smt_verifier.checker.lanes import declared_units
-from smt_verifier.checker.liveins import leave_undeclared, undefine_undeclared
+from smt_verifier.checker.liveins import leave_undeclared, note_undeclared, undefine_undeclared
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
@@ -21,6 +21,10 @@ from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "indexed-mode", "indexed-on", "indexed-off"})
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
+_WRITABLE = frozenset({_MODE, 3, 26})
+"""That one, TRAPSTS and SCHED_MODE: others move scratch or take registers away (SIDefines.h, hwreg)."""
+_DEALLOC_VGPRS = 3
+"""Number of the message by which a wave gives its VGPRs back (SIDefines.h, SendMsg; RDNA 3 ISA)."""
 _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _UPPER = frozenset(range(12, 20))
@@ -235,13 +239,17 @@ class Execution(Effects):
             raise Refused("instruction-sequence", f"{instruction.opcode} writes EXEC on one side alone")
 
     def _require_followed(self, a: Instruction, opcode: Opcode) -> None:
-        """No whole-wave code, and no mode in which opcodes mean something else (6)."""
+        """No whole-wave code, no mode in which opcodes mean something else, nothing that takes registers away (6)."""
         changes_mode = False
         if "setreg" in opcode.traits:
-            place = [o.number for o in a.operands if not o.is_implicit][-1]
+            place = [o.number for o in a.operands if not o.is_implicit][-1] & 0xFFFF
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             naming = _ADDRESSING | _UPPER if self.both.processor.addressable_vgprs > 256 else _ADDRESSING
-            changes_mode = place & 63 == _MODE and not naming.isdisjoint(bits)
+            changes_mode = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
+        if "message" in opcode.traits and any(
+            o.number & 0xFF == _DEALLOC_VGPRS for o in a.operands if not o.is_implicit
+        ):
+            changes_mode = True
         if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
@@ -288,10 +296,8 @@ class Execution(Effects):
 
     def _agrees(self, name: int, place: int, classes: Sequence[ThreadClass], *, early: bool, undef: bool) -> bool:
         """Whether Q's place holds a vector name in all of these classes, or the name is undefined."""
-        may = not (early or undef)
-        parts = [c.part for c in classes]
-        may = may and place not in self.state.dying
-        return all(name in p.undefined or (may and name in p.holds.get(place, NONE)) for p in parts)
+        may = not (early or undef) and place not in self.state.dying
+        return all(name in c.part.undefined or (may and name in self.state.held(place, True, c)) for c in classes)
 
     def _selected(
         self, a: Instruction, opcode: Opcode, operand: int, classes: Sequence[ThreadClass]
@@ -406,10 +412,16 @@ class Execution(Effects):
             leave_undeclared(both, state.scalars, declared, every=True)
             for cls in state.classes:
                 leave_undeclared(both, cls.part, declared, every=cls.active)
+            note_undeclared(both, state, declared)
 
     def _end_part(self) -> None:
-        """At the end of one of LLVM's blocks what P reads on is there where it is declared (11.2)."""
+        """At the end of one of LLVM's blocks what P reads on is there where it is declared (11.2), and nothing in what
+        active classes could not claim at its entry (4.3).
+        """
         self.let_die()
+        for cls in self.state.running() if self.state.undeclared else ():
+            for place in self.state.undeclared & cls.part.holds.keys():
+                cls.part.write(place, NONE)
         for unit in self.state.given:
             self.state.scalars.add(unit, (unit,))
 
@@ -423,6 +435,7 @@ class Execution(Effects):
         """
         state, keys = self.state, self.both.after.operand_keys(b)
         state.steps += 1
+        state.undeclared -= keys.written
         read, written = keys.read, keys.written
         if expands or (written and max(written) >= VIRTUAL):
             state.dangers[state.epoch] = state.steps

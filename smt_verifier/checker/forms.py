@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.lanes import Lanes
-from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand
+from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand, bytes_of
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register, RegisterClass
 
@@ -379,11 +379,16 @@ class Forms:
 
     def _is_at_once(self, b: Instruction) -> bool:
         """Whether a scalar load is never done again for a part of it: it is of 32 bits, or aligned to its size
-        (SMInstructions.td, smrd_load with and without "_ec").
+        (SMInstructions.td, smrd_load with and without "_ec"). Without a word an access is aligned to its own size
+        (MIParser::parseMachineMemoryOperand).
         """
         size = 2 * len(self.after.keys(b.operands[0], b)) * self.after.grain
-        aligned = [_ALIGN.match(m.rest) for m in b.memory[:1]]
-        return size <= 4 or any(found is None or int(found[1]) >= size for found in aligned)
+        if size <= 4 or not b.memory:
+            return size <= 4
+        memory, whole = b.memory[0], 1 << (size - 1).bit_length()
+        own, align = bytes_of(memory.size), _ALIGN.match(memory.rest)
+        known = int(align[1]) if align else own & -own
+        return own > 0 and known >= size and memory.offset % whole == 0
 
     def _overlap(self, b: Instruction, opcode: Opcode) -> None:
         """No place is defined twice at once (5.8)."""

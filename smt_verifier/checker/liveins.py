@@ -55,6 +55,14 @@ def leave_undeclared(both: Both, part: Part, declared: frozenset[int], *, every:
         part.write(place, NONE if place in both.named_after else part.holds[place] & {("^", place, 0, 0)})
 
 
+def note_undeclared(both: Both, state: State, declared: frozenset[int]) -> None:
+    """Which vector registers hold something only while the classes that hold it wait (4.3)."""
+    held = {p for cls in state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}
+    state.undeclared = {
+        p for p in held if p < VIRTUAL and both.is_vector(p, after=True) and not may_hold(both, p, declared)
+    }
+
+
 def undefine_undeclared(both: Both, state: State, number: int) -> None:
     """Scalar units of P that it does not declare hold nothing at a block's entry (4.4)."""
     declared = declared_units(both.before, number)

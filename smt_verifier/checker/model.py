@@ -7,6 +7,7 @@ makes is not compiled, and takes ten times as long.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -87,6 +88,17 @@ class Operand:
         self.is_register, self.is_def = kind is Kind.REGISTER and register != "noreg", "def" in flags
         self.is_use, self.is_implicit = self.is_register and not self.is_def, "implicit" in flags
         self.reads = self.is_register and "undef" not in flags and (not self.is_def or bool(sub))
+
+
+_SIZE = re.compile(r"(?:<([0-9]+) x s([0-9]+)>|s([0-9]+))\Z")
+
+
+def bytes_of(size: str) -> int:
+    """Of a type or a number of bytes; 0: not known."""
+    if size.isdigit():
+        return int(size)
+    match = _SIZE.match(size)
+    return (int(match[1] or 1) * int(match[2] or match[3]) + 7) // 8 if match else 0
 
 
 @dataclass(frozen=True, slots=True)

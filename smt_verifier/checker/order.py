@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand
+from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, bytes_of
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
@@ -28,7 +28,6 @@ _MAY_MOVE = ("debug-location ", "debug-instr-number ", "mmra ")
 _APART = frozenset({1, 3, 4, 5, 7, 8})
 """Address spaces of which LDS (3) and private memory (5) share nothing with another one."""
 _SPACE = re.compile(r", addrspace ([0-9]+)\Z")
-_SIZE = re.compile(r"(?:<([0-9]+) x s([0-9]+)>|s([0-9]+))\Z")
 _VIRTUAL = 1 << 32
 
 
@@ -313,18 +312,10 @@ def _share(a: MemoryOperand, b: MemoryOperand) -> bool:
     if a.stack_object >= 0 and b.stack_object >= 0 and a.stack_object != b.stack_object:
         return False
     known = a.pointer == b.pointer and (a.pointer.startswith("%ir.") or a.stack_object >= 0 or a.fixed_object >= 0)
-    sizes = [_bytes(m.size) for m in (a, b)]
+    sizes = [bytes_of(m.size) for m in (a, b)]
     if not known or 0 in sizes:
         return True
     return a.offset < b.offset + sizes[1] and b.offset < a.offset + sizes[0]
-
-
-def _bytes(size: str) -> int:
-    """Of a type or a number of bytes; 0: not known."""
-    if size.isdigit():
-        return int(size)
-    match = _SIZE.match(size)
-    return (int(match[1] or 1) * int(match[2] or match[3]) + 7) // 8 if match else 0
 
 
 def _named(item: _Item, register: int) -> str:

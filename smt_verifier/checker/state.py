@@ -133,6 +133,8 @@ class State:
         epoch: writes of EXEC in this block.
         given: units of scalar registers that both texts killed where P reads on (11.2).
         dying: vector places whose last read was marked, in classes that may wait soon (11.1).
+        undeclared: vector registers that classes held while they waited where the block, or its part, began, which does
+            not declare them, and that Q has not defined since (4.3).
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
     """
 
@@ -156,6 +158,7 @@ class State:
     epoch: int = 0
     given: set[int] = field(default_factory=set[int])
     dying: set[int] = field(default_factory=set[int])
+    undeclared: set[int] = field(default_factory=set[int])
     cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
     name_cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
 
@@ -276,8 +279,11 @@ class State:
 
     def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
         """All names that a place holds in a class: of a scalar one those of the scalar part too; of one that was
-        copied while the class waits, those that its source holds as well (10.6).
+        copied while the class waits, those that its source holds as well (10.6). If nobody declares it, none in an
+        active class (4.3).
         """
+        if cls.active and place in self.undeclared:
+            return NONE
         names, source = cls.part.holds.get(place, NONE), place
         for _ in self.copies:  # One may be the source of the next one; a register may be its own.
             if cls.active or source not in cls.missed or source not in self.copies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from smt_verifier.checker.certificate import Key
+from smt_verifier.checker.certificate import MOST_CLASSES, Key
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
@@ -12,7 +12,6 @@ from smt_verifier.checker.state import State, ThreadClass
 from smt_verifier.checker.tables import Opcode
 
 Truth = bool | None
-MOST_CLASSES = 256
 _FOLLOWED = frozenset({"mask", "save", "mask-move", "copy", "compare", "first-bit"})
 """Traits of what makes masks, or numbers of threads, of its operands."""
 EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})

@@ -44,6 +44,8 @@ def well_formed(function: Function, tables: Tables) -> None:
                 fitting.add(form)
             if "call" in opcode.traits and all(op.kind is not Kind.REGMASK for op in instruction.operands):
                 raise Refused("instruction", f"{opcode.name} without a register mask", _where(instruction))
+            if _keeps_a_part(instruction, opcode):
+                raise Refused("instruction", f"{opcode.name} keeps a part of what nothing reads", _where(instruction))
         _check_control(place, function, described)
         _check_places(block, described, tables)
 
@@ -107,6 +109,16 @@ def _check_form(opcode: Opcode, definitions: int, explicit: int, implicit: tuple
             raise Refused("instruction", f"{opcode.name} without its implicit operand ${mark.lstrip('=')}", where)
 
 
+def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
+    """Whether an instruction keeps a part of what its result held and reads it nowhere (DST_OP_SEL, UNUSED_PRESERVE)."""
+    if "keeps" not in opcode.values or any(row.tied_to == 0 for row in opcode.operands):
+        return False
+    number, bits, value = opcode.numbers("keeps")
+    operand = instruction.operands[opcode.definitions + number]
+    keeps = operand.kind is Kind.IMMEDIATE and operand.number & bits == value
+    return keeps and all(op.tied != 0 for op in instruction.operands)
+
+
 def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -> None:
     """Control goes to successors only (``MachineVerifier::visitMachineBasicBlockBefore``)."""
     block = function.blocks[place]
@@ -116,6 +128,8 @@ def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -
         if named and (instruction.in_bundle or "terminator" not in opcodes[instruction.opcode].traits):
             raise Refused("control-flow", f"{instruction.opcode} names a block", _where(instruction))
         targets += named
+        if "indirect-branch" in opcodes[instruction.opcode].traits and not block.successors:
+            raise Refused("control-flow", f"{instruction.opcode} leaves the function unseen", _where(instruction))
     if not block.successors and not targets:
         return
     if _falls_through(block, opcodes):
@@ -140,13 +154,18 @@ def _falls_through(block: Block, opcodes: dict[str, Opcode]) -> bool:
 
 def _check_places(block: Block, opcodes: dict[str, Opcode], tables: Tables) -> None:
     """Only terminators stand behind a terminator, heads sum up their bundles, and saves of a tuple stand together."""
-    terminated = ends = False
+    terminated = ends = branched = False
     head = 0
     for at, instruction in enumerate(block.instructions):
         traits = opcodes[instruction.opcode].traits
         if terminated and not (instruction.in_bundle or "terminator" in traits or (ends and "trap" in traits)):
             # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block.
             raise Refused("control-flow", f"{instruction.opcode} stands behind a terminator", _where(instruction))
+        if branched and any(op.is_def for op in instruction.operands):
+            raise Refused(
+                "control-flow", f"{instruction.opcode} defines something behind a branch", _where(instruction)
+            )
+        branched = branched or "branch" in traits
         terminated = terminated or "terminator" in traits
         ends = ends or "barrier" in traits
         if instruction.opens_bundle:

@@ -14,8 +14,6 @@ from smt_verifier.certificate.verdict import certify_texts
 
 FORGED = TEST_DATA / "audit" / "forged"
 """Pairs of several blocks, each with a certificate, for function ``f`` of gfx942."""
-OPEN = TEST_DATA / "audit" / "open"
-"""Likewise, which both still accept (docs/results/campaign.md)."""
 HEAD = """--- |
 {module}  define {convention}void @f() {attributes}{{
     ret void
@@ -1482,14 +1480,7 @@ def test_each_checker_refuses_what_is_claimed_of_another_pair(name: str, tmp_pat
     assert set(answers) == {rule}
 
 
-KNOWN = pytest.mark.xfail(strict=True, raises=AssertionError, reason="a false proof that is known, and open")
-OF_BLOCKS = [
-    *(pytest.param(path, id=path.name.partition(".")[0]) for path in sorted(FORGED.glob("*.before.mir"))),
-    *(pytest.param(path, id=path.name.partition(".")[0], marks=KNOWN) for path in sorted(OPEN.glob("*.before.mir"))),
-]
-
-
-@pytest.mark.parametrize("before", OF_BLOCKS)
+@pytest.mark.parametrize("before", sorted(FORGED.glob("*.before.mir")), ids=lambda path: path.name.partition(".")[0])
 def test_each_checker_refuses_a_claim_that_is_shown_once_and_lost(before: Path, tmp_path: Path) -> None:
     """Cells of a class of threads whose register is written; a kill of what is written since; another lane;
     registers that no block declares.

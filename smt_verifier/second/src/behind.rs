@@ -18,7 +18,7 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done {
     copied_in_loops(context, &after.blocks)?;
     for (number, block) in after.blocks.iter().enumerate() {
         conditions(context, &after.blocks, block)?;
-        taken_for_masks(block)?;
+        taken_for_masks(&after.blocks, number, block)?;
         hoisted(context, &after.blocks, number, block)?;
         overwritten(&after.blocks, number, block)?;
         let starts: Vec<usize> = [0].into_iter().chain(block.joints.iter().map(|(start, _)| *start)).collect();
@@ -83,40 +83,60 @@ fn is_vcc(o: &Operand) -> bool {
     o.names("vcc") || o.names("vcc_lo")
 }
 
-/// What EXEC is joined with, to VCC.
+/// What EXEC is joined with, to VCC: the mask, or what is not in it.
 fn in_vcc(i: &Instruction) -> Option<&Operand> {
     match &i.operands[..] {
-        [to, a, b, ..] if i.value("mask") == "AND" && is_vcc(to) && is_exec(a) => Some(b),
-        [to, a, b, ..] if i.value("mask") == "AND" && is_vcc(to) && is_exec(b) => Some(a),
+        [to, a, b, ..] if matches!(i.value("mask"), "AND" | "ANDN2") && is_vcc(to) && is_exec(a) => Some(b),
+        [to, a, b, ..] if matches!(i.value("mask"), "AND" | "ANDN2") && is_vcc(to) && is_exec(b) => Some(a),
         _ => None,
     }
 }
 
 fn ands_vcc(i: &Instruction) -> bool {
-    in_vcc(i).is_some_and(is_vcc)
+    i.value("mask") == "AND" && in_vcc(i).is_some_and(is_vcc)
 }
 
 /// What defines a part of a mask is taken for what makes it: by SIOptimizeExecMasking a comparison before S_AND_SAVEEXEC, which
-/// becomes V_CMPX there, by SIPreEmitPeephole a move of an immediate before an AND of EXEC to VCC, which is deleted.
-fn taken_for_masks(block: &Block) -> Done {
+/// becomes V_CMPX there, by SIPreEmitPeephole a move of an immediate before an AND of EXEC to VCC, which is deleted: on any way to
+/// that, for TailDuplicator may have put both into one block.
+fn taken_for_masks(blocks: &[Block], number: usize, block: &Block) -> Done {
     let mode: &[u32] = tables().register("mode").map_or(&[], |register| &register.units);
     for (end, i) in block.instructions.iter().enumerate() {
         let saves = i.value("save") == "AND";
-        let source = if saves { i.explicit().find(|o| o.is_use()) } else { in_vcc(i).filter(|o| !is_vcc(o)) };
+        let source = if saves { i.explicit().find(|o| o.is_use()) } else { in_vcc(i) };
         let Some(source) = source.filter(|o| !o.lanes.is_empty()) else { continue };
         let part = |o: &Operand| o.is_def() && o.lanes.iter().any(|lane| source.lanes.contains(lane));
-        let Some(start) = block.instructions[..end].iter().rposition(|b| b.operands.iter().any(part)) else { continue };
-        let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
-        let immediate = b.definitions == 1 && b.operands.get(1).is_some_and(|o| !o.is_register());
-        let compares = b.name.starts_with("V_CMP_");
-        if !(if saves { compares } else { immediate }) {
+        let last = |code: &[Instruction]| code.iter().rposition(|b| b.operands.iter().any(part));
+        let exact = |b: &Instruction| b.defined().next().is_some_and(|o| o.lanes == source.lanes);
+        if !saves {
+            let (mut pending, mut seen) = (vec![(number, end)], BTreeSet::new());
+            while let Some((block, end)) = pending.pop() {
+                let code = &blocks[block].instructions[..end];
+                let Some(b) = last(code).map(|at| &code[at]) else {
+                    let before = (0..blocks.len()).filter(|from| blocks[*from].successors.contains(&block));
+                    let new = before.filter(|from| seen.insert(*from));
+                    pending.extend(new.map(|from| (from, blocks[from].instructions.len())));
+                    continue;
+                };
+                let immediate = b.definitions == 1 && b.operands.get(1).is_some_and(|o| !o.is_register());
+                ensure!(
+                    !immediate || exact(b),
+                    "not-followed",
+                    i,
+                    "LLVM takes for its mask what moves a part, or more,"
+                );
+            }
             continue;
         }
-        let exact = b.defined().next().is_some_and(|o| o.lanes == source.lanes);
-        ensure!(exact, "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
+        let Some(start) = last(&block.instructions[..end]) else { continue };
+        let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
+        if is_vcc(source) || !b.name.starts_with("V_CMP_") {
+            continue;
+        }
+        ensure!(exact(b), "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
         let moded =
             meets(&b.lanes(Operand::reads), mode) && between.iter().any(|b| meets(&b.lanes(Operand::is_def), mode));
-        ensure!(!(saves && moded), "not-followed", i, "LLVM may compare in another mode, behind what sets it,");
+        ensure!(!moded, "not-followed", i, "LLVM may compare in another mode, behind what sets it,");
     }
     Ok(())
 }
@@ -346,17 +366,20 @@ fn forwarded(
 /// SIOptimizeExecMasking makes `C = S_AND_SAVEEXEC Y` of `C = EXEC`, `R = S_AND C, Y` and `EXEC = R`, and does not look at
 /// everything that writes C or reads R. `next`: the blocks behind.
 fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &[usize]) -> Done {
+    let threads = |o: &Operand| o.lanes.iter().any(|lane| context.exec.contains(lane));
+    let whole = |o: Option<&Operand>| o.is_some_and(|o| o.lanes == context.exec);
+    let copies = |i: &Instruction| copies_exec(i) && whole(i.operands.get(1));
     for (end, i) in code.iter().enumerate() {
-        let Some(from) = mask_set(i) else { continue };
+        let Some(from) = mask_set(i).filter(|_| whole(i.operands.first())) else { continue };
         let Some(result) = from.register else { continue };
         let names = |lanes: &[Lane]| lanes.iter().any(|lane| from.lanes.contains(lane));
-        let Some(start) = code[..end].iter().rposition(copies_exec) else { continue };
+        let Some(start) = code[..end].iter().rposition(copies) else { continue };
         let Some(copied) = code[start].operands.first() else { continue };
         let takes = |lanes: &[Lane]| lanes.iter().any(|lane| copied.lanes.contains(lane));
         let mut middle = None;
         for (n, b) in code.iter().enumerate().take(end).skip(start + 1) {
             let (reads, defined) = (b.lanes(Operand::reads), b.lanes(Operand::is_def));
-            if middle.is_some() && b.operands.iter().any(|o| o.reads() && is_exec(o)) {
+            if middle.is_some() && b.operands.iter().any(|o| o.reads() && threads(o)) {
                 middle = None;
                 break;
             }
@@ -373,6 +396,8 @@ fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &
         let Some(middle) = middle else { continue };
         let made = is_made_of(&code[middle], result, copied);
         ensure!(made, "not-followed", &code[middle], "LLVM takes for the new EXEC's definition what is none");
+        let same = !code[start + 1..end].iter().any(writes_exec);
+        ensure!(same, "not-followed", &code[middle], "LLVM takes what it reads for EXEC, which is written,");
         let apart = |b: &Instruction| b.has("call") || b.has("asm") || b.has("bundle") || b.bundle != [false; 3];
         let plain = !code[middle + 1..end].iter().any(apart);
         ensure!(plain, "not-followed", i, "LLVM may not set EXEC before a call, assembly or a bundle");
@@ -400,16 +425,14 @@ fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &
     Ok(())
 }
 
-/// It makes R of C and another one: the first source of what turns the second round is not C.
+/// It makes R of C and another register: the first source of what turns the second round is not C.
 fn is_made_of(i: &Instruction, result: &Register, copied: &Operand) -> bool {
-    let of_exec = |o: &&Operand| o.is_use() && o.register.is_some() && o.same_register(copied);
-    let mut sources = i.explicit().filter(|o| !o.is_def());
-    let first = sources.next().filter(of_exec).is_some();
-    let is_source = if matches!(i.value("mask"), "ANDN2" | "ORN2") {
-        !first && sources.any(|o| of_exec(&o))
-    } else {
-        first || sources.any(|o| of_exec(&o))
-    };
+    let of_exec = |o: &Operand| o.register.is_some() && o.same_register(copied);
+    let apart = |o: &Operand| o.is_register() && !o.lanes.iter().any(|lane| copied.lanes.contains(lane));
+    let sources: Vec<&Operand> = i.explicit().filter(|o| !o.is_def()).collect();
+    let [first, second, ..] = sources[..] else { return false };
+    let turns = matches!(i.value("mask"), "ANDN2" | "ORN2");
+    let is_source = of_exec(second) && apart(first) || !turns && of_exec(first) && apart(second);
     is_source && i.definitions == 1 && i.operands.first().is_some_and(|o| o.is_def() && o.names(&result.name))
 }
 
@@ -482,9 +505,7 @@ pub fn kept_in_lanes(after: &Function) -> Done {
 
 /// Where LLVM may delete a branch from a block to where no thread is active, and go through what it skips (spec 12.2): scalar
 /// names that P leaves undefined there, and scalar places that Q writes.
-pub fn passed(
-    context: &Context<'_>, number: usize, target: usize, skips: impl Fn(&Block) -> bool,
-) -> Done<(Set<Lane>, Set<Lane>)> {
+pub fn passed(context: &Context<'_>, number: usize, target: usize) -> Done<(Set<Lane>, Set<Lane>)> {
     let (before, after) = (context.before, context.after);
     let mut skipped = BTreeSet::new();
     let mut pending: Vec<usize> = before.blocks[number].successors.clone();
@@ -493,8 +514,7 @@ pub fn passed(
             continue;
         }
         let text = &before.blocks[block];
-        let falls = text.successors.iter().collect::<BTreeSet<_>>().len() == 1 && text.successors.len() == 1;
-        if block == number || !(falls || skips(text)) || text.instructions.iter().any(|i| i.has("call")) {
+        if block == number || text.successors.is_empty() || text.instructions.iter().any(|i| i.has("call")) {
             return Ok(Default::default());
         }
         pending.extend(&text.successors);

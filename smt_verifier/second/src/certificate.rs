@@ -24,11 +24,12 @@ pub struct BlockPart {
     pub splits: Set<u32>,
 }
 
-/// More lanes than this are claimed by no certificate of a function that is followed.
-const MOST_CLAIMS: usize = 6_000_000;
+/// No certificate of a function that is followed claims more than this at a block's entry, and of all blocks.
+const MOST_CLAIMS: usize = 2_000_000;
+const MOST_CLAIMS_OF_ALL: usize = 24_000_000;
 
-/// A slot of 128 KiB; no register has as many lanes.
-const MOST_IN_A_RANGE: u32 = 65_536;
+/// Lanes of a register or slot.
+const MOST_IN_A_RANGE: u32 = 128;
 
 /// Read a certificate.
 ///
@@ -39,13 +40,16 @@ pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
     let body = text.strip_prefix(&head);
     let body = need!(body, "certificate", "", "it is of another version, or about another function");
     let body = need!(body.strip_suffix("end\n"), "certificate", "", "it has no end");
-    let (mut parts, mut rest, mut line, mut budget) = (Vec::new(), body, 3, MOST_CLAIMS);
+    let (mut parts, mut rest, mut line, mut budget) = (Vec::new(), body, 3, MOST_CLAIMS_OF_ALL);
     while !rest.is_empty() {
         let end = rest.find("\nblock ").map_or(rest.len(), |end| end + 1);
         let (part, others) = rest.split_at(end);
         let tree = parse("Part", part, line).map_err(|error| Refused { rule: "certificate", ..error })?;
         let place = format!("block {}", parts.len());
-        let read = block(&tree, parts.len(), context, &mut budget);
+        let most = budget.min(MOST_CLAIMS);
+        let mut left = most;
+        let read = block(&tree, parts.len(), context, &mut left);
+        budget -= most - left;
         parts.push(need!(read, "certificate", place.as_str(), "numbers, names or lines that do not fit"));
         line += part.matches('\n').count();
         rest = others;
@@ -86,7 +90,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         entry.classes.push(Part { kind, active, ..Part::default() });
     }
     for mask in tree.all("Mask") {
-        let names = spell(mask.child("Range")?, None, context, budget)?;
+        let names = spell(mask.child("Range")?, None, context, 1, budget)?;
         entry.masks.entry(mask.numbers()?[0]).or_default().extend(names.into_iter().map(|(name, _)| name));
     }
     for member in tree.all("Member") {
@@ -94,6 +98,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         let class = entry.classes.get_mut(number).filter(|class| class.masks.is_empty())?;
         for signed in member.all("Signed") {
             for mask in span(signed.child("Span")?)? {
+                *budget = budget.checked_sub(1)?;
                 let is_new =
                     entry.masks.contains_key(&mask) && class.masks.insert(mask, signed.text.starts_with('+')).is_none();
                 is_new.then_some(())?;
@@ -116,13 +121,13 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
         for claim in &claimed.inner {
             let range = claim.child("Range");
             match claim.rule {
-                "Holds" => claims.holds.extend(spell(range?, claim.child("Lane"), context, budget)?),
-                "Undefined" => {
-                    claims.undefined.extend(spell(range?, None, context, budget)?.iter().map(|(name, _)| *name))
-                }
-                "Doubtful" => {
-                    claims.doubtful.extend(spell(range?, None, context, budget)?.iter().map(|(name, _)| *name))
-                }
+                "Holds" => claims.holds.extend(spell(range?, claim.child("Lane"), context, numbers.len(), budget)?),
+                "Undefined" => claims
+                    .undefined
+                    .extend(spell(range?, None, context, numbers.len(), budget)?.iter().map(|(name, _)| *name)),
+                "Doubtful" => claims
+                    .doubtful
+                    .extend(spell(range?, None, context, numbers.len(), budget)?.iter().map(|(name, _)| *name)),
                 _ => {}
             }
         }
@@ -150,9 +155,12 @@ fn span(tree: &Tree) -> Option<std::ops::RangeInclusive<u32>> {
 }
 
 /// The names of a range, each with its place, written out: `h NAME PLACE COUNT`, or `NAME COUNT` for both alike.
-fn spell(range: &Tree, name: Option<&Tree>, context: &Context<'_>, budget: &mut usize) -> Option<Vec<(Lane, Lane)>> {
+/// `parts`: how many parts claim it.
+fn spell(
+    range: &Tree, name: Option<&Tree>, context: &Context<'_>, parts: usize, budget: &mut usize,
+) -> Option<Vec<(Lane, Lane)>> {
     let count = *range.numbers()?.first().filter(|count| (1..=MOST_IN_A_RANGE).contains(*count))?;
-    *budget = budget.checked_sub(count as usize)?;
+    *budget = budget.checked_sub(count as usize * parts)?;
     let second = lane(range.child("Lane")?)?;
     let first = name.map_or(Some(second), lane).filter(|lane| lane.of != Of::Result)?;
     (name.is_none() || !matches!(second.of, Of::Entry | Of::Read)).then_some(())?;

@@ -452,12 +452,14 @@ impl<'a> Walk<'a> {
                 .collect();
             held.into_iter().for_each(|place| self.state.abandon(place));
             entry::leave_undeclared(context, &declared, &mut self.state);
+            entry::note_undeclared(context, &declared, &mut self.state);
         }
     }
 
     /// At the end of one of LLVM's blocks, what both have killed may be read where it is declared (spec 11.2).
     fn end_part(&mut self) {
         self.state.bury();
+        self.state.leave_undeclared();
         self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
     }
 
@@ -491,8 +493,7 @@ impl<'a> Walk<'a> {
             }
             let nobody = test.starts_with("exec") && zero;
             if nobody {
-                let skips = |block: &Block| self::tested(block).is_some_and(|(test, _)| test == "exec0");
-                let (lost, written) = behind::passed(self.context, self.block, successor, skips)?;
+                let (lost, written) = behind::passed(self.context, self.block, successor)?;
                 let wrong = |(name, place): &&(Lane, Lane)| {
                     lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
                 };
@@ -587,12 +588,16 @@ impl<'a> Walk<'a> {
         // of VGPRs' numbers.
         let upper = if self.context.processor.addressable_vgprs > 256 { 12..=19 } else { 27..=28 };
         let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
-        let reaches = last.map(|o| o.text.parse().unwrap_or(u32::MAX)).is_some_and(|word| {
+        // TRAPSTS and SCHED_MODE beside MODE: others move scratch or take registers away.
+        let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
+        let reaches = last.map(|o| low(o, 0xffff)).is_some_and(|word| {
             let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
             let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
-            word > 0xffff || (word & 63 == 1 && (touches(&upper) || touches(&(27..=28))))
+            !matches!(word & 63, 1 | 3 | 26) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
-        ensure!(!odd && !reaches, "not-followed", i, "an instruction that is not followed");
+        // By this message a wave gives its VGPRs back.
+        let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
+        ensure!(!odd && !reaches && !leaves, "not-followed", i, "an instruction that is not followed");
         Ok(())
     }
 
@@ -745,7 +750,7 @@ impl<'a> Walk<'a> {
             let mut readers = if name.vector { &active[..] } else { &[WAVE] }.iter().map(|n| &state.classes[*n]);
             let is_held = readers.all(|class| match class.kind {
                 'P' => state.reads(class, read, *place),
-                _ => class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read),
+                _ => state.reads(class, read, *place) && !class.part.is_doubtful(read),
             });
             ensure!(is_held, "repeat", q, "{place} does not hold {read}");
         }

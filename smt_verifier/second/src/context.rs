@@ -113,10 +113,11 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
             }
         }
         // A scalar load may be done again for a part of it, unless it is aligned to its size (spec 5.6).
-        let align = i.memory.first().map_or(0, |memory| memory.align.unwrap_or(u64::MAX));
+        let (offset, align) = i.memory.first().map_or((0, 0), crate::order::placed);
         let again = xnack && i.opcode.has("scalar-load");
         for o in i.operands.iter_mut().take(1).filter(|o| again && o.is_def()) {
-            o.early |= o.bits() > 32 && align < u64::from(o.bits() / 8);
+            let size = u64::from(o.bits() / 8);
+            o.early |= size > 4 && (align < size || offset.unsigned_abs() % size.next_power_of_two() != 0);
         }
     }
     Ok(())

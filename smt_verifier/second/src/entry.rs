@@ -109,6 +109,7 @@ impl Claimed {
             class.masks = claimed.masks.iter().map(|(mask, inside)| (known[mask], *inside)).collect();
             state.classes.push(class);
         }
+        note_undeclared(context, &live, &mut state);
         state.begin(&context.exec, self.some);
         state.facts.beside.extend(self.beside.iter().map(|mask| known[mask]));
         Ok(state)
@@ -257,6 +258,11 @@ pub fn leave_undeclared(context: &Context<'_>, live: &Set<u32>, state: &mut Stat
     }
 }
 
+/// A class that becomes active loses what an active one could not have claimed (spec 4.3).
+pub fn note_undeclared(context: &Context<'_>, live: &Set<u32>, state: &mut State) {
+    state.note_undeclared(|place| !holds_always(context, place) && !live.contains(&place.a));
+}
+
 /// Of each scalar register that P's block reads something is declared, or defined before in it (spec 4.4).
 ///
 /// # Errors
@@ -334,6 +340,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     state.classes.push(Class::new('T', true, vector.clone()));
     undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
     state.classes.push(Class::new('O', false, vector));
+    note_undeclared(context, &live, &mut state);
     state.begin(&context.exec, true);
     state
 }

@@ -192,6 +192,13 @@ fn accesses_of(i: &Instruction) -> Vec<Memory<'_>> {
     all
 }
 
+/// The offset of an access, and its alignment: without a word its own size, if that is known (spec 5.6).
+pub fn placed(operand: &MemoryOperand) -> (i64, u64) {
+    let Some((start, end)) = Memory::of(operand).bytes else { return (0, 0) };
+    let own = end.saturating_sub(start);
+    (start, operand.align.unwrap_or((own & own.wrapping_neg()).unsigned_abs()))
+}
+
 /// What a memory operand says of an access.
 struct Memory<'a> {
     loads: bool,

@@ -367,10 +367,8 @@ impl Target<'_> {
         }
         for block in next {
             for (register, mask) in &self.text.blocks[*block].liveins {
-                // In LLVM's masks the halves of a register stand the other way round.
-                let swap = usize::from(register.units.len() > 1);
                 for (k, unit) in register.units.iter().enumerate() {
-                    if mask.is_none_or(|mask| mask >> (k ^ swap) & 1 == 1) {
+                    if mask.is_none_or(|mask| mask >> k & 1 == 1) {
                         known.read_unit(*unit);
                     }
                 }

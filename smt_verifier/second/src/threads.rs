@@ -72,6 +72,9 @@ pub struct State {
     pub exec_written: u32,
     /// Vector places that are killed, until EXEC is written (spec 11.1).
     dying: Set<Lane>,
+    /// Vector registers that classes held while they waited where the block, or its part, began, which does not declare
+    /// them, and that Q has not defined since (spec 4.3).
+    undeclared: Set<Lane>,
     pub now: u32,
 }
 
@@ -138,6 +141,9 @@ impl State {
     /// for the target (spec 10.6).
     fn held(&self, class: &Class, place: Lane) -> Vec<Lane> {
         let of = |place: Lane| {
+            if self.is_undeclared(class, place) {
+                return Vec::new();
+            }
             let wave = if place.vector { &[][..] } else { self.wave().holds(place) };
             class.part.holds(place).iter().chain(wave).copied().collect::<Vec<Lane>>()
         };
@@ -160,7 +166,7 @@ impl State {
     pub fn reads(&self, class: &Class, name: Lane, place: Lane) -> bool {
         let fits = (name.vector || place.vector) == (class.kind != 'W');
         let known = if name.vector { &class.part } else { self.wave() };
-        let dead = class.is_running() && self.dying.contains(&place);
+        let dead = class.is_running() && self.dying.contains(&place) || self.is_undeclared(class, place);
         let holds =
             class.part.holds(place).contains(&name) && (class.active || self.held(class, place).contains(&name));
         fits && (!dead && holds || known.is_undefined(name))
@@ -205,12 +211,31 @@ impl State {
         if written.iter().any(|place| place.vector && place.of == Of::Virtual) {
             self.note_expanded();
         }
+        self.undeclared.retain(|place| !written.contains(place));
         let abandoned = written.iter().filter(|place| place.vector && !read.contains(place) && may_die(**place));
         abandoned.for_each(|place| self.abandon(*place));
         let written = written.iter().map(|place| (*place, self.now - u32::from(copies)));
         let is_copy = |place: &Lane| self.copies.iter().any(|copied| copied.valid && copied.target == *place);
         let read = read.iter().filter(|place| stays.contains(place) || !is_copy(place)).map(|place| (*place, self.now));
         self.accessed.extend(written.chain(read).filter(|(place, _)| place.vector));
+    }
+
+    /// Which vector registers hold something only while the classes that hold it wait (spec 4.3).
+    pub fn note_undeclared(&mut self, is_free: impl Fn(Lane) -> bool) {
+        let waiting = self.threads().filter(|class| !class.active);
+        let held = waiting.flat_map(|class| class.part.all_places());
+        self.undeclared = held.filter(|place| place.vector && place.of == Of::Unit && is_free(*place)).collect();
+    }
+
+    /// Nobody who is active has something there (spec 4.3).
+    fn is_undeclared(&self, class: &Class, place: Lane) -> bool {
+        class.active && self.undeclared.contains(&place)
+    }
+
+    /// At the end of one of LLVM's blocks.
+    pub fn leave_undeclared(&mut self) {
+        let active = self.select(|class| class.active);
+        std::mem::take(&mut self.undeclared).iter().for_each(|place| self.spoil(*place, &active));
     }
 
     /// What is killed holds nothing for the active classes of threads (spec 11.1).

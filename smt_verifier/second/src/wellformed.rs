@@ -9,7 +9,7 @@ use crate::tables::{OperandRow, Processor};
 /// `well-formed`: an instruction or a block that LLVM would not make.
 pub fn check(function: &Function, target: &Processor) -> Done {
     for (position, block) in function.blocks.iter().enumerate() {
-        let mut terminator: Option<&Instruction> = None;
+        let (mut terminator, mut branched): (Option<&Instruction>, bool) = (None, false);
         for i in &block.instructions {
             check_operands(i, target)?;
             let has = |is_it: &dyn Fn(&Operand) -> bool| i.operands.iter().any(is_it);
@@ -18,6 +18,11 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             // Whoever compares registers would have to compare two.
             let is_alias = |o: &Operand| o.register.is_some_and(|register| register.is_marked("alias"));
             ensure!(!has(&is_alias), "well-formed", i, "a register that shows the state of another");
+            ensure!(!branched || !has(&Operand::is_def), "well-formed", i, "it defines something behind a branch");
+            branched |= i.has("branch");
+            let leaves = i.has("indirect-branch") && block.successors.is_empty();
+            ensure!(!leaves, "well-formed", i, "it leaves the function, and is no return");
+            ensure!(!keeps_a_part(i), "well-formed", i, "it keeps a part of what it does not read");
             let may_stand = |other: &Instruction| i.has("terminator") || i.has("trap") && other.has("barrier");
             ensure!(terminator.is_none_or(may_stand), "well-formed", i, "it stands behind a terminator");
             terminator = Some(i).filter(|i| i.has("terminator")).or(terminator);
@@ -35,6 +40,19 @@ pub fn check(function: &Function, target: &Processor) -> Done {
         ensure!(fits, "well-formed", block.line, "control leaves bb.{} for no successor", block.number);
     }
     Ok(())
+}
+
+/// Whether it leaves a part of its result as it was (trait `keeps`), and no use is tied to that.
+fn keeps_a_part(i: &Instruction) -> bool {
+    let [number, bits, value] = i.opcode.numbers("keeps")[..] else { return false };
+    let rows = 0..i.opcode.operands.len();
+    if i.operands.iter().any(|o| o.tied == Some(0))
+        || rows.filter_map(|k| i.opcode.row(k)).any(|row| row.tied_to == Some(0))
+    {
+        return false;
+    }
+    let operand = i.operands.get(i.opcode.definitions + number).filter(|o| o.kind == Kind::Immediate);
+    operand.is_some_and(|o| o.text.parse().map_or(true, |word: i64| word & bits as i64 == value as i64))
 }
 
 /// Spec 2.2: counts, kinds, and implicit operands that the table demands.
