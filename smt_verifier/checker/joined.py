@@ -605,8 +605,8 @@ class _Walk:
                 known.age()
 
     def _check_exchange(self, i: Instruction, target: int, source: int) -> None:
-        """SIShrinkInstructions, which looks for the move from X first, and for no move from a register over what reads it,
-        as a call may, which stays to the end (``_step``).
+        """SIShrinkInstructions, which looks for the move from X first, and for no move from a register over what reads
+        it, as a call may, which stays to the end (``_step``).
         """
         near, own, moved = self._near.moves, self._own.moves, self._moved
         for of_t, of_x in ((near, near), (near, own), (own, own)):
