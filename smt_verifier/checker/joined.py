@@ -592,6 +592,8 @@ class _Walk:
         for k in written:
             self._last[k] = at
             self._writes[k] = self._writes.get(k, 0) + 1
+        if opcode is not None and "call" in opcode.traits:
+            own.moves = {t: frozenset(r for r in rows if r[0] not in read) for t, rows in own.moves.items()}
         own.fresh.update((k, False) for k in after.operand_keys(i).written if k < VIRTUAL)
         own.moves.update((target, frozenset({(source, False)})) for target, source in moved)
         self._moved.update((target, at) for target, _ in moved)
@@ -603,7 +605,9 @@ class _Walk:
                 known.age()
 
     def _check_exchange(self, i: Instruction, target: int, source: int) -> None:
-        """SIShrinkInstructions, which looks for the move from X first."""
+        """SIShrinkInstructions, which looks for the move from X first, and for no move from a register over what reads
+        it, as a call may, which stays to the end (``_step``).
+        """
         near, own, moved = self._near.moves, self._own.moves, self._moved
         for of_t, of_x in ((near, near), (near, own), (own, own)):
             for origin, old in of_t.get(source, _NOTHING):

@@ -17,7 +17,8 @@ _WRITTEN_OUT = "CustomRegMask("
 _INFO, _FRAME = "machineFunctionInfo.", "frameInfo."
 _SAVED = "isCalleeSavedInfoValid"
 """The one flag of ``frameInfo`` that asks for nothing."""
-_MOVED_VECTORS, _MOVED_SCALARS = ("wwmReservedRegs", "spillPhysVGPRs"), "longBranchReservedReg"
+_LANE_REGISTERS = "wwmReservedRegs"
+_MOVED_VECTORS, _MOVED_SCALARS = (_LANE_REGISTERS, "spillPhysVGPRs"), "longBranchReservedReg"
 """Header fields whose registers LLVM moves to lower ones."""
 _STACK_ALIGNMENT = 16
 _LANES = 32
@@ -78,13 +79,14 @@ def _spared(after: Lanes, bounds: Limits) -> frozenset[int]:
     """Units that LLVM's frame leaves alone for sure.
 
     It takes the lowest registers: VGPRs that nothing uses for the lanes of scalars, and an SGPR for the frame pointer;
-    SGPRs that are dead there for EXEC in prologue and epilogue; where something is addressed in the frame, whatever is
-    dead. It keeps VGPRs in accumulators, and these in VGPRs (SIFrameLowering.cpp, findScratchNonCalleeSaveRegister,
-    findUnusedRegister, allocateVGPRSpillToAGPR; SIRegisterInfo::eliminateFrameIndex).
+    SGPRs that are dead there for EXEC in prologue and epilogue, behind one for the frame pointer if it has none; where
+    something is addressed in the frame, whatever is dead. It keeps VGPRs that are spilled, or saved for the caller, in
+    accumulators, and these in VGPRs (SIFrameLowering.cpp, findScratchNonCalleeSaveRegister, findUnusedRegister,
+    allocateVGPRSpillToAGPR; SIRegisterInfo::eliminateFrameIndex).
     """
     function, usable = after.function, bounds.allocatable - bounds.callee_saved
-    scalars, vectors = after.tables.units("s"), after.tables.units("v")
-    if not after.defined_units.isdisjoint(after.tables.units("a")):
+    scalars, vectors, accumulators = (after.tables.units(file) for file in "sva")
+    if not after.defined_units.isdisjoint(accumulators):
         return frozenset()
     unused = usable - {k + n for k in after.named for n in range(after.grain)}
     for instruction in _instructions(function):
@@ -100,10 +102,23 @@ def _spared(after: Lanes, bounds: Limits) -> frozenset[int]:
         return frozenset()
     taken = _first(vectors, 1, lanes, unused) | _first(scalars, 1, 1, unused) | _first(scalars, 2, branches, unused)
     of_exec: set[int] = set()
+    has_frame_pointer = bool(_first(scalars, 1, 1, unused))
     for live in _edges(after):
-        end = max(_first(scalars, 2, 1, usable - live - taken), default=scalars.stop)
+        dead = usable - live - taken
+        dead -= set() if has_frame_pointer else _first(scalars, 1, 1, dead)
+        end = max(_first(scalars, 2, 1, dead), default=scalars.stop)
         of_exec.update(u for u in scalars if u <= end and u not in live)
-    return frozenset([*vectors, *scalars]) - taken - of_exec
+    spared = frozenset([*vectors, *scalars]) - taken - of_exec
+    return spared if _saves_vectors(after, bounds) else spared.union(accumulators)
+
+
+def _saves_vectors(after: Lanes, bounds: Limits) -> bool:
+    """LLVM saves vector registers of the caller by spill code; those for lanes it saves by plain stores, and moves
+    (SIFrameLowering::determineCalleeSaves, emitCSRSpillStores).
+    """
+    saved = set(bounds.callee_saved - _listed(after, _LANE_REGISTERS)).difference(after.tables.units("s"))
+    whole_wave = after.function.fields.get(_INFO + "isWholeWaveFunction") == "true"
+    return whole_wave or any(_lost(instruction, saved, after) for instruction in _instructions(after.function))
 
 
 def _edges(after: Lanes) -> list[frozenset[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from unittest.mock import patch
 
@@ -19,18 +20,26 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import attempt
 from verilocc_mlir.pipeline import compilation as compile_module_of
 from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, custom_mask
+from verilocc_mlir.pipeline.callees import (
+    BrokenPromiseError,
+    Promises,
+    callees_first,
+    check_promises,
+    custom_mask,
+    to_withhold,
+)
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.phase import PhaseRunner
-from verilocc_mlir.pipeline.portfolio import Portfolio
+from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.rewrite import arguments
-from verilocc_mlir.target.callingconv import regmask
+from verilocc_mlir.target.callingconv import callee_saved, regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.frame import file_units
 from verilocc_mlir.target.registers import Bank, unit_bank
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
@@ -57,10 +66,12 @@ def rows_compiled(emit: Emit) -> Compiled:
     return compiled(ROWS, "gfx942", emit=emit)
 
 
-def accumulators(count: int) -> str:
+def accumulators(count: int, callee: str = "half") -> str:
     """A kernel of 1,024 threads that keeps ``count`` values while a local function is called in a loop."""
     numbers = range(count)
     lines = ["define internal float @half(float %a) noinline {", "  %h = fmul float %a, 0.5", "  ret float %h", "}"]
+    lines += ["define internal float @quarter(float %a) noinline {", "  %h = call float @half(float %a)"]
+    lines += ["  %q = call float @half(float %h)", "  %s = fadd float %q, 1.0", "  ret float %s", "}"]
     lines += ["define amdgpu_kernel void @tile(ptr addrspace(1) %x, ptr addrspace(1) %o, i32 %n) #0 {", "entry:"]
     lines += [
         "  %id = call i32 @llvm.amdgcn.workitem.id.x()",
@@ -71,7 +82,7 @@ def accumulators(count: int) -> str:
         lines += [f"  %v{k} = load float, ptr addrspace(1) %p{k}"]
     lines += ["  br label %loop", "loop:", "  %i = phi i32 [ 0, %entry ], [ %j, %loop ]"]
     lines += [f"  %a{k} = phi float [ %v{k}, %entry ], [ %b{k}, %loop ]" for k in numbers]
-    lines += ["  %c = call float @half(float %a0)"]
+    lines += [f"  %c = call float @{callee}(float %a0)"]
     lines += [f"  %m{k} = fmul float %a{k}, %c\n  %b{k} = fadd float %m{k}, %a{(k + 1) % count}" for k in numbers]
     lines += [
         "  %j = add i32 %i, 1",
@@ -115,6 +126,12 @@ def costs(assembly: bytes | None, cpu: str) -> dict[str, KernelCost]:
     return cost_of_assembly(assembly.decode(), target(cpu))
 
 
+def kept_without(name: str) -> Callable[[Portfolio], Kept | None]:
+    """What a portfolio keeps, or nothing where callers count on what the function ``name`` leaves alone."""
+    kept = Portfolio.kept
+    return lambda portfolio: None if name in portfolio.given.promised else kept(portfolio)
+
+
 @pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
 def test_what_is_loaded_for_a_call_is_loaded_to_where_the_call_wants_it(cpu: str) -> None:
     """The addresses come first. In the arguments' registers they would cost a copy and a wait for each load."""
@@ -130,9 +147,16 @@ def test_a_caller_that_spills_keeps_the_accumulators_that_its_callee_leaves_alon
     ir = accumulators(136)
     result = compiled(ir, cpu)
     assert result.report.outcome is Outcome.PROVED
-    assert f"{KEPT}half" in result.report.notes
+    assert f"{KEPT}half" in result.report.notes or f"{KEPT}half, quarter" in result.report.notes
     ours, llvms = costs(result.data, cpu)["tile"], costs(compiler(cpu).direct(ir, "asm"), cpu)["tile"]
     assert 0 < ours.scratch.weighted < llvms.scratch.weighted
+
+
+def test_a_callee_with_a_frame_that_saves_no_vector_register_leaves_accumulators_alone() -> None:
+    promises = promised(accumulators(136, "quarter"), "gfx942")
+    caller_saved = frozenset(file_units(Bank.AGPR)) - callee_saved("ccc", target("gfx942"))
+    assert promises.kept["half"] >= caller_saved
+    assert promises.kept["quarter"] >= caller_saved
 
 
 @pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
@@ -252,6 +276,39 @@ def test_masks_say_more_than_the_convention_and_callees_are_asked_to_keep_it() -
             occupied = [f for f in problem.fixed if f.reason == "kept for callers"]
             assert bool(occupied) == bool(of_phase), function.name
             assert all(f.segments == ((0, problem.slots),) for f in occupied)
+
+
+def test_a_function_that_needs_no_frame_is_not_given_one_to_save_registers() -> None:
+    """LLVM would take registers for it that callers count on."""
+    file, gpu = parse_mir(promised(ROWS, "gfx942").text), target("gfx942")
+    for function in file.functions:
+        if not kept_for_callers(file, function.name, gpu):
+            continue
+        problem = build_problem(file, function, gpu, "vgpr")
+        barred = {unit for f in problem.fixed if f.reason == "kept for callers" for unit in f.units}
+        saved = {unit for unit in callee_saved("ccc", gpu) if unit_bank(unit) is Bank.VGPR}
+        assert bool(barred & saved) == (not any(calls_in(function))), function.name
+
+
+@pytest.mark.parametrize(
+    ("unproved", "withheld"),
+    [(["step2"], {"step2"}), (["rows"], {"step2"}), (["step1", "rows"], {"step1", "step2"}), ([], set())],
+)
+def test_what_is_not_proved_withholds_its_own_promise_or_those_that_it_counts_on(
+    unproved: list[str], withheld: set[str]
+) -> None:
+    promises = promised(ROWS, "gfx942")
+    doubtful = to_withhold(promises, parse_mir(promises.text), unproved)
+    assert set(doubtful) == withheld
+    assert all(doubtful[name] >= promises.kept[name] for name in withheld)
+
+
+def test_one_function_that_is_not_proved_does_not_cost_the_others_their_promises() -> None:
+    """Nothing is kept of a compile in which callers count on ``step2``."""
+    with patch.object(Portfolio, "unproved", ["step2"]), patch.object(Portfolio, "kept", kept_without("step2")):
+        result = compiled(ROWS, "gfx942", emit=Emit.MIR)
+    assert result.report.outcome is Outcome.PROVED
+    assert f"{KEPT}step1" in result.report.notes
 
 
 def test_a_module_without_internal_calls_is_as_it_was() -> None:

@@ -28,10 +28,10 @@ from verilocc_mlir.pipeline.phase import PhaseRunner
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
-from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.attributes import FunctionAttributes, function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
 from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
-from verilocc_mlir.target.frame import REGISTERS, is_framed, spared_by_frame
+from verilocc_mlir.target.frame import REGISTERS, file_units, is_framed, spared_by_frame, written
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
@@ -42,18 +42,21 @@ _CALL = "SI_CALL"
 _CALLS = (_CALL, "SI_TCRETURN")
 _SPARE = 16
 """Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
+_REGISTERS_A_SPARE_ONE = 8
+"""For so many arguments and other registers of its draft a function may take another register: other orders of its
+instructions, and what it then may not write, ask for more."""
 
 
 class BrokenPromiseError(VeriloccError):
     """The final code overwrites what a mask says is kept, or that could not be shown.
 
     Attributes:
-        overwritten: units that a function overwrites although a mask says that it keeps them, by its name.
+        doubtful: units that a function overwrites, or may, although a mask says that it keeps them, by its name.
     """
 
-    def __init__(self, what: str, overwritten: Mapping[str, frozenset[int]] | None = None) -> None:
+    def __init__(self, what: str, doubtful: Mapping[str, frozenset[int]] | None = None) -> None:
         super().__init__(what)
-        self.overwritten = overwritten or {}
+        self.doubtful = doubtful or {}
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,15 @@ def callees_first(
         return Promises(text)
     kept = {name: units for name, units in kept.items() if units}
     return Promises(with_masks(file, kept), kept)
+
+
+def to_withhold(promises: Promises, file: MirFile, unproved: Collection[str]) -> dict[str, frozenset[int]]:
+    """What to do without so that functions may be proved: what they promise, or where they promise nothing, what the
+    functions do that they call; by name.
+    """
+    callees = {f.name: {call.callee for call in calls_in(f)} for f in file.functions}
+    names = {n for name in unproved for n in ({name} if name in promises.kept else callees.get(name, set[str]()))}
+    return {name: frozenset[int]().union(*map(file_units, REGISTERS)) for name in names & promises.kept.keys()}
 
 
 def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> None:
@@ -163,26 +175,37 @@ class _Draft:
         """What a function does not overwrite: its arguments, and the first other registers, as many as callers have use
         for. A caller can only pass on what its callees keep, so a function keeps as many for each level above it.
 
-        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again; nor
-        what LLVM may take for a frame (the audit's section 9 asks for that).
+        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again.
         """
-        convention = function_attributes(self.file.preamble, code.name).calling_convention
-        saved = callee_saved(convention, self.target)
+        attributes = function_attributes(self.file.preamble, code.name)
+        saved = callee_saved(attributes.calling_convention, self.target)
         given = (_given(code) | _passed(self.file, code.name)) - saved
-        usable = allocatable(allocated, self.file.preamble, self.target)
-        numbers = {Bank.SGPR: usable.sgprs, Bank.VGPR: usable.vgprs}
-        framed = is_framed(allocated) or bool(may_write(allocated, saved))
-        units: set[int] = set()
+        left = self._spared(allocated, attributes, saved) - saved
+        left -= may_write(allocated, left) | may_write(code, left)
+        taken, units = written(allocated), set[int]()
         for bank, room in self.room.items():
-            left = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * REGISTERS[bank])) - saved
-            left -= may_write(allocated, left) | may_write(code, left)
-            if framed and bank is Bank.AGPR:
-                left = frozenset[int]()
-            elif framed:
-                free = frozenset(BANK_BASE[bank] + 2 * n + half for n in numbers[bank] for half in (0, 1)) - saved
-                left &= spared_by_frame(allocated, bank, free)
-            units.update(sorted(left - given)[: 2 * room * callers], left & given)
+            of_bank = left.intersection(file_units(bank))
+            gap = len((taken | given).intersection(file_units(bank))) // (2 * _REGISTERS_A_SPARE_ONE)
+            units.update(sorted(of_bank - given)[2 * gap : 2 * (gap + room * callers)], of_bank & given)
         return frozenset(units)
+
+    def _spared(
+        self, allocated: MachineFunction, attributes: FunctionAttributes, saved: frozenset[int]
+    ) -> frozenset[int]:
+        """What LLVM leaves alone behind the allocation (the audit's section 9 asks for that).
+
+        Nothing where a function has a frame for registers that it saves, and for nothing else: the allocator avoids
+        that (``problem/build.py``), and could not.
+        """
+        (before,) = (f for f in self.file.functions if f.name == allocated.name)
+        if not is_framed(allocated, attributes, saved):
+            return frozenset[int]().union(*map(file_units, REGISTERS))
+        if not is_framed(before, attributes, saved):
+            return frozenset()
+        free = allocatable(allocated, self.file.preamble, self.target)
+        numbers = {Bank.SGPR: free.sgprs, Bank.VGPR: free.vgprs}
+        usable = frozenset(BANK_BASE[b] + 2 * n + half for b, of in numbers.items() for n in of for half in (0, 1))
+        return spared_by_frame(allocated, usable - saved, saved)
 
     def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
         """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""

@@ -16,7 +16,7 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.budget import within
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
-from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Budget, Clock
@@ -120,6 +120,7 @@ class Compilation:
         self.withheld = withheld or {}
         self.promises = Promises("")
         self.standing: tuple[float, float] = (math.inf, math.inf)
+        self.unproved: Collection[str] = ()
         self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -222,7 +223,8 @@ class Compilation:
                 f"of the plan {settings.plan} nothing is proved", where=self.path, hint="leave --plan out"
             )
         if kept is None and self.promises.kept:
-            raise BrokenPromiseError("not all is proved with masks that say more")
+            doubtful = to_withhold(self.promises, self.file, self.unproved)
+            raise BrokenPromiseError("not all is proved with masks that say more", doubtful)
         if kept is None:
             result, before = self._by_verdict(given.runs(DEFAULT)), pre
         else:
@@ -287,6 +289,7 @@ class Compilation:
                 portfolio.note(kept)
                 self.standing = portfolio.standing(kept)
                 return kept
+        self.unproved = portfolio.unproved
         return None
 
     def _order(self, given: Planned, kept: Kept, portfolio: Portfolio) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Compiled", "compile_module"]
 
 _PROMISES = 4
-"""Times that a module is compiled with masks that say more, each time without what the final code overwrote before."""
+"""Times that a module is compiled with masks that say more, each time without what was not proved before."""
 
 
 def compile_module(
@@ -155,11 +155,11 @@ def _compiled(started: Callable[..., Compilation]) -> Compiled:
         except VeriloccError as error:
             if not first.promises.kept:
                 raise
-            overwritten = error.overwritten if isinstance(error, BrokenPromiseError) else {}
-            if not overwritten or attempt + 1 == _PROMISES:
+            doubtful = error.doubtful if isinstance(error, BrokenPromiseError) else {}
+            if not doubtful or attempt + 1 == _PROMISES:
                 return by_convention(error.what).run()
             # LLVM has the last word on the registers for lanes and frames: the rest can still be kept.
-            for name, units in overwritten.items():
+            for name, units in doubtful.items():
                 withheld[name] = withheld.get(name, frozenset()) | units
     else:
         raise AssertionError("the last attempt returns or raises")

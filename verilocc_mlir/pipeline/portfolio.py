@@ -12,7 +12,7 @@ module is tried for files of one function alone.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,13 @@ class Portfolio:
     def costs(self, kept: Kept) -> Costs:
         """The cost of each function of what is kept."""
         return {name: self._prices[candidate][name] for name, candidate in kept.candidates.items()}
+
+    @property
+    def unproved(self) -> Collection[str]:
+        """Functions that no audited candidate proves; where each of them is proved in some, those that one does not."""
+        audited = [result for result in self._results.values() if result.phases]
+        missing = [{name for name in self.functions if result.has_refused(name)} for result in audited]
+        return set.intersection(*missing) or set.union(*missing) if missing else set[str]()
 
     def refuse(self, kept: Kept, error: ToolchainError) -> bool:
         """Take back what was kept, which LLVM does not finish: what the default plan does not come to first, then all

@@ -65,6 +65,10 @@ class Result:
         reports = self.phases.get(function, [])
         return bool(reports) and reports[-1].phase == LAST_PHASE and self._proved_so_far(reports)
 
+    def has_refused(self, function: str) -> bool:
+        """Whether some phase of the function is not proved."""
+        return not self._proved_so_far(self.phases.get(function, ()))
+
     @property
     def has_a_proved_function(self) -> bool:
         """Whether there is a function of which every phase so far is proved."""

@@ -8,6 +8,7 @@ are ignored, those already placed are fixed occupations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, find_loops
 from verilocc_mlir.analysis.execution import has_inactive_lanes
@@ -115,8 +116,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
             cfg,
             allowed.__contains__,
             allowed,
-            kept_for_callers(file, function.name, target),
-            _saved(file, function, target),
+            _promise(file, function, target),
         ),
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
@@ -165,6 +165,28 @@ def _register_units(bank: Bank, number: int) -> tuple[int, int]:
 
 def _saved(file: MirFile, function: MachineFunction, target: Target) -> frozenset[int]:
     return callee_saved(function_attributes(file.preamble, function.name).calling_convention, target)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the callers of a function count on, beyond its convention.
+
+    Attributes:
+        kept: units that may not be written anywhere (``kept_for_callers``).
+        saved: units that the convention preserves.
+        framed: LLVM takes registers for a frame whatever the allocation is. Without one it takes none, as long as
+            nothing is saved.
+    """
+
+    kept: frozenset[int] = frozenset()
+    saved: frozenset[int] = frozenset()
+    framed: bool = False
+
+
+def _promise(file: MirFile, function: MachineFunction, target: Target) -> Promise:
+    saved = _saved(file, function, target)
+    framed = is_framed(function, function_attributes(file.preamble, function.name), saved)
+    return Promise(kept_for_callers(file, function.name, target), saved, framed)
 
 
 def _budgets(
@@ -298,8 +320,7 @@ def fixed_occupations(
     cfg: ControlFlow,
     is_allocatable: Callable[[int], bool],
     units: Iterable[int],
-    kept: frozenset[int] = frozenset(),
-    saved: frozenset[int] = frozenset(),
+    promise: Promise = Promise(),
 ) -> tuple[FixedOccupation, ...]:
     """Occupations of the units for which ``is_allocatable`` is true.
 
@@ -307,43 +328,44 @@ def fixed_occupations(
         function: pre-RA machine code, physical registers of earlier phases included.
         is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
-        kept: units that its callers count on (``kept_for_callers``); none of them may be written anywhere.
-        saved: units that its calling convention preserves.
+        promise: what its callers count on.
 
     Raises:
         UnsupportedError: an unknown register or register mask.
     """
     whole_wave = _whole_wave_units(function, is_allocatable)
     physical = physical_liveness(function, cfg, lambda u: is_allocatable(u) and u not in whole_wave)
-    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave - kept))]
+    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave - promise.kept))]
     if whole_wave and cfg.slots:
         # Lanes of inactive threads live in them, which no liveness of this text shows
         # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
         occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
-    if (never := sorted(kept.intersection(units) - whole_wave)) and cfg.slots:
-        never += _for_the_frame(function, kept, frozenset(units) - saved - kept)
-        occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), KEPT_FOR_CALLERS))
+    if (never := _never_written(function, promise, frozenset(units)) - whole_wave) and cfg.slots:
+        occupations.append(FixedOccupation(tuple(sorted(never)), ((0, cfg.slots),), KEPT_FOR_CALLERS))
     occupations.sort(key=lambda f: (f.segments[0], f.units))
     return tuple(occupations)
 
 
-def _for_the_frame(function: MachineFunction, kept: frozenset[int], units: frozenset[int]) -> list[int]:
+def _never_written(function: MachineFunction, promise: Promise, units: frozenset[int]) -> frozenset[int]:
+    """Those of ``units`` that are left alone for callers, and so that LLVM leaves those alone too."""
+    if not promise.kept:
+        return frozenset()
+    others = _for_the_frame(function, promise, units) if promise.framed else units & promise.saved
+    return units & promise.kept | others
+
+
+def _for_the_frame(function: MachineFunction, promise: Promise, units: frozenset[int]) -> frozenset[int]:
     """Registers that LLVM takes for a frame: the lowest ones that nothing uses. The last ones before those that are
     kept are left for it, or it would take one of them.
-
-    Args:
-        units: those that need not be saved, nor are kept.
     """
-    left: list[int] = []
-    if not is_framed(function):
-        return left
-    free, promised = unused(function, units), unused(function, kept)
+    left: set[int] = set()
+    free, promised = unused(function, units - promise.saved - promise.kept), unused(function, promise.kept)
     for bank in (Bank.VGPR, Bank.SGPR):
-        count, size = for_the_frame(function, bank)
+        count, size = for_the_frame(function, bank, promise.saved)
         first = min((u for u in promised if unit_bank(u) is bank), default=0)
         below = lowest_tuples({u for u in free if unit_bank(u) is bank and u < first}, size)
-        left += [u for register in below[-count:] for u in register]
-    return left
+        left.update(u for register in below[-count:] for u in register)
+    return frozenset(left)
 
 
 def _whole_wave_units(function: MachineFunction, is_allocatable: Callable[[int], bool]) -> set[int]:

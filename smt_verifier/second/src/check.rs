@@ -176,8 +176,8 @@ fn keeps_promises(context: &Context<'_>) -> Done {
 
 /// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
 /// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
-/// addressed in the frame; VGPRs for accumulators. None where there is no frame (SIFrameLowering,
-/// SIRegisterInfo::eliminateFrameIndex; spec 9).
+/// addressed in the frame; accumulators for VGPRs that it saves, VGPRs for accumulators. None where there is no frame
+/// (SIFrameLowering, SIRegisterInfo::eliminateFrameIndex; spec 9).
 fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
     let (q, allocatable) = (context.after, &context.limits.allocatable);
     let units = |keys: &[&str]| -> usize {
@@ -246,13 +246,45 @@ fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
     let read = |i: &Instruction| -> Set<u32> {
         i.operands.iter().filter(|o| o.reads()).filter_map(|o| o.register).flat_map(|r| &r.units).copied().collect()
     };
+    let has_frame_pointer = !first('s', 1, 1, &unused).is_empty();
     for live in std::iter::once(entry).chain(ends.map(read)) {
-        let free = usable.iter().copied().filter(|unit| !live.contains(unit) && !taken.contains(unit)).collect();
+        let mut free: BTreeSet<u32> =
+            usable.iter().copied().filter(|unit| !live.contains(unit) && !taken.contains(unit)).collect();
+        if !has_frame_pointer {
+            // Prologue and epilogue keep it in one that is dead there, before they look for EXEC's.
+            let dead = first('s', 1, 1, &free);
+            free.retain(|unit| !dead.contains(unit));
+        }
         let pair = first('s', 2, 1, &free);
         let end = pair.last().copied().unwrap_or(u32::MAX);
         units.retain(|unit| !file('s').contains(unit) || *unit > end || live.contains(unit));
     }
+    if !saves_vectors(context)? {
+        units.extend(file('a'));
+    }
     Ok(Some(units))
+}
+
+/// Whether LLVM saves vector registers that the convention preserves by spill code, which may take accumulators. Those for
+/// lanes it saves by plain stores, and moves (SIFrameLowering::determineCalleeSaves).
+fn saves_vectors(context: &Context<'_>) -> Done<bool> {
+    let q = context.after;
+    let lanes: Set<u32> = registers_in(q, "wwmReservedRegs")
+        .iter()
+        .filter_map(|name| tables().register(name))
+        .flat_map(|r| r.units.iter().copied())
+        .collect();
+    let scalars = tables().file('s').0..tables().file('s').1;
+    let saved = |unit: &u32| context.preserved.contains(unit) && !scalars.contains(unit) && !lanes.contains(unit);
+    for i in q.instructions() {
+        let defined = i.lanes(Operand::is_def).into_iter().any(|lane| lane.of == Of::Unit && saved(&lane.a));
+        let kept = if i.has("call") { Some(preserved(i)?) } else { None };
+        let lost = |kept: &Set<u32>| context.preserved.iter().any(|unit| saved(unit) && !kept.contains(unit));
+        if defined || kept.as_ref().is_some_and(lost) {
+            return Ok(true);
+        }
+    }
+    Ok(info(q, "isWholeWaveFunction") == "true")
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called

@@ -669,6 +669,10 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
         [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written, &hidden));
         last.extend(written.iter().map(|lane| (*lane, number)));
         own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
+        if i.has("call") {
+            // SIShrinkInstructions looks for no move from a register over what reads it, implicitly too; a call stays.
+            own.moves.retain(|(_, from, _)| !read.contains(from));
+        }
         own.moves.extend(rows().map(|(to, from)| (to, from, false)));
         moved.extend(rows().map(|(to, _)| (to, number)));
         if copies {
