@@ -119,8 +119,8 @@ class Portfolio:
     def unproved(self) -> Collection[str]:
         """Functions that no audited candidate proves; where each of them is proved in some, those that one does not."""
         audited = [result for result in self._results.values() if result.phases]
-        missing = [{name for name in self.functions if result.has_refused(name)} for result in audited]
-        return set.intersection(*missing) or set.union(*missing) if missing else set[str]()
+        refused = {name: [result.has_refused(name) for result in audited] for name in self.functions}
+        return [n for n in refused if audited and all(refused[n])] or [n for n in refused if any(refused[n])]
 
     def refuse(self, kept: Kept, error: ToolchainError) -> bool:
         """Take back what was kept, which LLVM does not finish: what the default plan does not come to first, then all
