@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
@@ -101,12 +100,11 @@ class _Answer:
 class _Search(Tables):
     """The walk over ceilings and strategies."""
 
-    @cached_property
-    def _strategies(self) -> tuple[Strategy, ...]:
+    def _strategies(self) -> Iterable[Strategy]:
         """Where nothing is joined, those that differ in that alone do the same."""
         if len(self.joined) < len(self.singles):
             return STRATEGIES
-        return tuple(dict.fromkeys(replace(strategy, coalesced=False) for strategy in STRATEGIES))
+        return dict.fromkeys(replace(strategy, coalesced=False) for strategy in STRATEGIES)
 
     def solve(self, repair_steps: int | None, *, tighten: bool) -> list[int]:
         """First cell of every range.
@@ -165,7 +163,7 @@ class _Search(Tables):
         partial: list[tuple[int, Placement]] = []
         for ceiling in under:
             known: KnownStarts = {}
-            for strategy in self._strategies:
+            for strategy in self._strategies():
                 items = self.joined if strategy.coalesced else self.singles
                 placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling, known)
                 enough = 0 if best is not None else partial[0][0] if partial and not every else None

@@ -33,11 +33,6 @@ class Tables:
         self.hints = Hints(problem, self.cells, self.cost)
 
     @cached_property
-    def reuse(self) -> Reuse:
-        """False dependencies."""
-        return Reuse(self.problem, self.timeline)
-
-    @cached_property
     def joined(self) -> list[Item]:
         """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
         return coalesce(self.problem, self.singles, self.candidates, self.cells)

@@ -6,7 +6,6 @@ The first wave of a work-group stands for all. Where the size of a work-group is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.conflicts import bank_conflicts, banks
@@ -80,7 +79,6 @@ def _element(base: str) -> int:
     return next((size for size, ends in _BYTES.items() if "_load_" in base and base.endswith(ends)), 0)
 
 
-@lru_cache(maxsize=1 << 12)
 def coalescing_slowdown(address: Lanes, size: int, active: int) -> float:
     """How many times as long a load of ``size`` bytes a lane takes as one of neighbours.
 

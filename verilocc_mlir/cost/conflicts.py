@@ -9,8 +9,6 @@ measured (MI308X: 4 cycles a ``ds_read_b32`` without, 16 with a fourfold one, 64
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from verilocc_mlir.cost.instructions import Instruction
 from verilocc_mlir.cost.lanes import Lanes, State, value_of
 from verilocc_mlir.cost.memory import dwords
@@ -45,7 +43,6 @@ def bank_conflicts(instruction: Instruction, state: State, lanes: int, active: i
     return slowdown(address, words // 2 if two else words, active, banks)
 
 
-@lru_cache(maxsize=1 << 12)
 def slowdown(address: Lanes, words: int, active: int, banks: int) -> float:
     """How many times as long an access of ``words`` 32-bit words a lane takes as one without conflicts.
 

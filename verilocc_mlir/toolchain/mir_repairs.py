@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import pairwise
 
 from verilocc_mlir.errors import UnsupportedError
@@ -102,15 +101,21 @@ _WIDTHS = {"agpr": (), "sgpr": (2, 4), "vgpr": (2, 3, 4, 8)}
 
 def close_masks(mir: str) -> str:
     """Machine IR whose masks name the halves, and the usual tuples, of the 32-bit registers that they name."""
-    return _MASK.sub(lambda match: _closed(match[0]), mir)
+    closed = {mask: _closed(mask) for mask in _masks(mir)}
+    return _MASK.sub(lambda match: closed[match[0]], mir)
 
 
 def shorten_masks(mir: str) -> str:
     """Machine IR whose masks leave out what ``close_masks`` adds."""
-    return _MASK.sub(lambda match: _shortened(match[0]), mir)
+    shortened = {mask: _shortened(mask) for mask in _masks(mir)}
+    return _MASK.sub(lambda match: shortened[match[0]], mir)
 
 
-@lru_cache(maxsize=64)
+def _masks(mir: str) -> set[str]:
+    """The masks that are written out, of which a text repeats a few."""
+    return {match[0] for match in _MASK.finditer(mir)}
+
+
 def _closed(mask: str) -> str:
     names = _names(mask)
     whole = {bank: {n for n in range(1024) if f"${bank}{n}" in names} for bank in _BANKS}
@@ -118,7 +123,6 @@ def _closed(mask: str) -> str:
     return f"CustomRegMask({','.join([*names, *(name for name in implied if name not in names)])})"
 
 
-@lru_cache(maxsize=64)
 def _shortened(mask: str) -> str:
     names = _names(mask)
     kept = [name for name in names if not _is_implied(name, names)]

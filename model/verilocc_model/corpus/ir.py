@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from verilocc_mlir.store import Store
@@ -43,7 +42,6 @@ def ir(cell: Cell, store: Store | None = None) -> str:
     return text
 
 
-@lru_cache(maxsize=None)
 def _code(name: str) -> str:
     """Digest of the code that makes a source's IR, so that no older IR is taken from a store."""
     digest = hashlib.sha256(Path(__file__).read_bytes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -48,6 +47,9 @@ class Table(Tables):
         self.room: Room = room(problem, self.demands)
         self.scalar = problem.phase == "sgpr"
         self.granule = SCALAR_GRANULE if self.scalar else max(problem.occupancy.granule, 1)
+        self.grants = self._grants()
+        self.steps = self._steps()
+        self.joints = self._joints()
 
     def check_pressure(self) -> None:
         """Raises AllocationFailure where more registers are needed at one point than there are."""
@@ -71,8 +73,7 @@ class Table(Tables):
     def budget(self) -> int:
         return sum(self.room.top.get(b, 0) for b in (("sgpr",) if self.scalar else ("vgpr", "agpr")))
 
-    @cached_property
-    def grants(self) -> tuple[int, ...]:
+    def _grants(self) -> tuple[int, ...]:
         """Register totals to choose from, a granule apart, from the fewest possible to the whole budget."""
         totals: list[int] = []
         total = align_up(max(self.least, 1), self.granule)
@@ -81,8 +82,7 @@ class Table(Tables):
             total += self.granule
         return (*totals, self.budget)
 
-    @cached_property
-    def steps(self) -> tuple[int, ...]:
+    def _steps(self) -> tuple[int, ...]:
         """Indices of the ``grants`` that are the last before the loss of a wave, and of the whole budget."""
         waves = [self.waves(total) for total in self.grants]
         return (*(k for k in range(len(waves) - 1) if waves[k + 1] < waves[k]), len(waves) - 1)
@@ -108,8 +108,7 @@ class Table(Tables):
         """The ranges that an item is joined from, one item each."""
         return [self.singles[member] for member, _ in item.members]
 
-    @cached_property
-    def joints(self) -> tuple[Joint, ...]:
+    def _joints(self) -> tuple[Joint, ...]:
         """Pairs of ranges that copies or chains connect, heaviest first."""
         joints: list[tuple[Joint, int]] = []
         for a in self.problem.affinities:

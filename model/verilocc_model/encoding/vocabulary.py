@@ -207,12 +207,6 @@ class Domain:
         return frozenset(at for at in answers if tokens[at] in self._plans)
 
 
-@lru_cache(maxsize=1)
-def domain() -> Domain:
-    """The domain's writing."""
-    return Domain()
-
-
 # The questions of an episode.
 
 

@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class Labels:
         units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
         return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
 
-    @cached_property
+    @property
     def fast(self) -> tuple[str, ...]:
         """What ``-O=fast`` tries (``pipeline.portfolio``): the first plan; where that falls short of LLVM's, also
         with loads beside their use, the default plan, and one further plan (``plan_rules.extra_plan``).

@@ -23,7 +23,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +145,6 @@ class _Taken:
     times: tuple[float, ...] = ()
 
 
-@cache
 def _tuner_class() -> Any:
     """Triton's autotuner, which looks at what it times."""
     base: Any = importlib.import_module("triton.runtime.autotuner").Autotuner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -50,7 +49,6 @@ def make(cell: Cell) -> str:
     return prepare(ir, target, _toolchain(), IrOptions(opt="always"), _SECONDS, cell.name).ir
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
     try:
         bindings = f"torch-mlir {metadata.version('torch-mlir')}"
@@ -59,7 +57,6 @@ def version() -> str:
     return f"{bindings}, opt of {_toolchain().version_text}"
 
 
-@lru_cache(maxsize=1)
 def _toolchain() -> Toolchain:
     toolchain = find_toolchain()
     if toolchain.opt is None:

@@ -13,7 +13,6 @@ import random
 import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -164,7 +163,6 @@ def make(cell: Cell) -> str:
     raise UnsupportedError("Triton made no LLVM IR of it", where=str(cell))
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
     try:
         return f"triton {metadata.version('triton')}"
