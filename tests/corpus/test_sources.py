@@ -98,7 +98,7 @@ def test_valu_attention_and_gemm_compile_for_a_target_without_matrix_kernels() -
 
 
 def test_without_a_source_tree_the_error_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("verilocc_model.corpus.repository.ROOT", tmp_path)
+    monkeypatch.setattr("verilocc_model.corpus.sources.ROOT", tmp_path)
     with pytest.raises(ToolchainError, match="source tree"):
         next(cells(0, sources=["mlir"]))
 

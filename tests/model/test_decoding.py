@@ -16,9 +16,8 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_model.decoding import FirstFit, OutOfTime, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Table, price_of
 from verilocc_model.encoding.vocabulary import Domain, words
-from verilocc_model.price import price_of
 
 
 def hashed() -> Hashed:

@@ -52,7 +52,7 @@ from verilocc_mlir.pipeline.key import allocator_versions
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory, model_version, stated
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
-from verilocc_mlir.remote.plans import RankedPlans
+from verilocc_mlir.remote import RankedPlans
 from verilocc_mlir.service.plans import MOST_BYTES, Plans
 from verilocc_mlir.service.status import ServiceError
 from verilocc_model.corpus.cells import Cell

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from socket import socketpair
 from typing import IO, Any
 
-from verilocc_mlir.crew.frames import Message, frame, receive
+from verilocc_mlir.crew.serve import Message, frame, receive
 
 _GRACE_S = 5.0
 _START = "import pickle, sys; sys.path[:] = sys.argv[2:]; pickle.loads(bytes.fromhex(sys.argv[1]))()"

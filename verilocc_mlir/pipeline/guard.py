@@ -2,7 +2,7 @@
 replaced by a worse one.
 
 Spills count by themselves: no modelled cycles make up for more of them. Else the comparison of both costs decides
-(``cost/judge.py``): modelled cycles where they are further apart than the model's error bar, waves and instructions
+(``cost/compare.py``): modelled cycles where they are further apart than the model's error bar, waves and instructions
 below it.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def spill_traffic(cost: KernelCost) -> float:
     """Registers stored to and loaded from memory or lanes, by estimated executions."""
-    from verilocc_mlir.cost.judge import spill_traffic as traffic
+    from verilocc_mlir.cost.compare import spill_traffic as traffic
 
     return traffic(cost)
 
@@ -36,7 +36,7 @@ def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
     Args:
         theirs: of code whose loops run equally often (``cost/together.py``).
     """
-    from verilocc_mlir.cost.judge import Ground, judge, more
+    from verilocc_mlir.cost.compare import Ground, judge, more
 
     result: list[str] = []
     spills = spill_traffic(ours), spill_traffic(theirs)

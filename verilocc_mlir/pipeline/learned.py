@@ -17,7 +17,7 @@ from verilocc_mlir.own_process import is_own_process
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
-from verilocc_mlir.remote.plans import PlanServer
+from verilocc_mlir.remote import PlanServer
 from verilocc_mlir.target.targets import TARGETS
 
 VARIABLE = "VERILOCC_PLAN_MODEL"

@@ -389,7 +389,7 @@ class Portfolio:
         least and has most waves; then the cheapest, ours and the default plan first. Of a called function, whose
         cycles its callers count, the one that executes fewest instructions.
         """
-        from verilocc_mlir.cost.judge import error_bar
+        from verilocc_mlir.cost.compare import error_bar
 
         candidates = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
         if not candidates:

@@ -12,7 +12,7 @@ from typing import Any
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.results.compile import FunctionReport, Report
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable. Where it is set, llc's machine verifier runs unless ``Settings.verify`` says otherwise."""

@@ -5,7 +5,6 @@ laid over several registers, one after the other, with a copy at each change; so
 needs unbroken room. What comes out is another text and a complete assignment for it, proved like any other.
 """
 
-from verilocc_mlir.splitting.search import Laid, Stuck, split
-from verilocc_mlir.splitting.write import Split
+from verilocc_mlir.splitting.search import Laid, Split, Stuck, split
 
 __all__ = ["Laid", "Split", "Stuck", "split"]

@@ -25,17 +25,19 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.drivers.llc import LlcDriver
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
-from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import (
     close_masks,
     declare_dynamic_lds,
+    is_wave32,
     mark_uncalled,
+    mend_implicit_vcc,
+    reads_mmra,
     refuse_unknown_intrinsics,
     shorten_masks,
     state_early_clobbers,
+    strip_mmra,
     traps_apart,
 )
-from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")

@@ -15,8 +15,7 @@ from pathlib import Path
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.ir_compat import downgrade
 from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.repository import ROOT
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import ROOT, source
 
 _CODE = {
     "mlir": (Path(__file__).parent / "sources", ROOT / "examples" / "mlir_kernels"),

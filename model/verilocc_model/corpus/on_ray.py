@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from verilocc_mlir.pipeline.key import python_digest, versions
 from verilocc_mlir.ray_cluster import Tasks, check_versions, connected, kept
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_model.corpus.repository import ROOT
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import ROOT, source
 from verilocc_model.corpus.workers import Doer, Done, Given, in_order
 
 _Task = TypeVar("_Task")

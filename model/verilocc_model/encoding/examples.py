@@ -9,13 +9,11 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.drafting import draft
-from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.episode import Episode, draft
 from verilocc_model.encoding.placing import Advice
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Table, price_of
 from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS, Domain, Writing
 from verilocc_model.encoding.witnesses import STRATEGIES, Prospects
-from verilocc_model.price import price_of
 
 DEFAULT_WINDOW = 1024
 

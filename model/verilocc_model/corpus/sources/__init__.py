@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import random
+import sys
 from collections.abc import Mapping
-from typing import Protocol, cast
+from pathlib import Path
+from typing import Any, Protocol, cast
 
+from verilocc_mlir.errors import ToolchainError
 from verilocc_model.corpus.cells import Cell
 
 
@@ -39,3 +42,25 @@ class Source(Protocol):
 def source(name: str) -> Source:
     """The source called ``name``. Its front end is loaded when it makes its first kernel."""
     return cast("Source", importlib.import_module(f"{__name__}.{name}"))
+
+
+# The source tree: the generators of examples/ are not installed, so the corpus is made from a checkout.
+
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def example(name: str) -> Any:
+    """The module ``examples.<name>``.
+
+    Raises:
+        ToolchainError: this is not a source tree.
+    """
+    if not (ROOT / "examples").is_dir():
+        raise ToolchainError(
+            "the kernel generators of examples/ are not here: the corpus is made from a source tree",
+            hint="git clone the project, and run the command in it",
+        )
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    return importlib.import_module(f"examples.{name}")
