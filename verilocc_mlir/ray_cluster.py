@@ -303,5 +303,4 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except VeriloccError as error:
-        message = f"{error.where}: {error.what}" if error.where else error.what
-        return _Unfit(message, f"node {platform.node()}", error.hint)
+        return _Unfit(error.without_hint, f"node {platform.node()}", error.hint)

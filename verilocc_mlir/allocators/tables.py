@@ -37,6 +37,10 @@ class Tables:
         """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
         return coalesce(self.problem, self.singles, self.candidates, self.cells)
 
+    def parts(self, item: Item) -> list[Item]:
+        """The ranges that an item is joined from, one item each."""
+        return [self.singles[member] for member, _ in item.members]
+
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:
         """The proposal that puts the ranges at ``starts``."""
         names = (self.cells.name(start, r) for start, r in zip(starts, self.problem.ranges, strict=True))

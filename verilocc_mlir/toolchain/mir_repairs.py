@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from verilocc_mlir.errors import UnsupportedError
@@ -101,19 +101,18 @@ _WIDTHS = {"agpr": (), "sgpr": (2, 4), "vgpr": (2, 3, 4, 8)}
 
 def close_masks(mir: str) -> str:
     """Machine IR whose masks name the halves, and the usual tuples, of the 32-bit registers that they name."""
-    closed = {mask: _closed(mask) for mask in _masks(mir)}
-    return _MASK.sub(lambda match: closed[match[0]], mir)
+    return _with_masks(mir, _closed)
 
 
 def shorten_masks(mir: str) -> str:
     """Machine IR whose masks leave out what ``close_masks`` adds."""
-    shortened = {mask: _shortened(mask) for mask in _masks(mir)}
-    return _MASK.sub(lambda match: shortened[match[0]], mir)
+    return _with_masks(mir, _shortened)
 
 
-def _masks(mir: str) -> set[str]:
-    """The masks that are written out, of which a text repeats a few."""
-    return {match[0] for match in _MASK.finditer(mir)}
+def _with_masks(mir: str, changed: Callable[[str], str]) -> str:
+    """The text with its masks changed, of which it repeats a few."""
+    masks = {mask: changed(mask) for mask in {match[0] for match in _MASK.finditer(mir)}}
+    return _MASK.sub(lambda match: masks[match[0]], mir)
 
 
 def _closed(mask: str) -> str:

@@ -175,8 +175,7 @@ class StagedCompiler:
 
     def before_late_order(self, mir: str) -> str:
         """From text with VGPRs rewritten to the text that LLVM would order once more behind allocation."""
-        job = LlvmJob("to-late-order", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LATE_ORDER)
-        return self._as_others_read(self._run(job))
+        return self._finished_to("to-late-order", mir, _LATE_ORDER)
 
     def finish_ordered(self, late: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """As ``finish``, from a text of ``before_late_order`` whose order stays as it is."""
@@ -215,7 +214,10 @@ class StagedCompiler:
 
     def late(self, mir: str) -> str:
         """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
-        job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
+        return self._finished_to("late", mir, _LAST)
+
+    def _finished_to(self, stage: str, mir: str, stop: Point) -> str:
+        job = LlvmJob(stage, self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), stop)
         return self._as_others_read(self._run(job))
 
     def emit(self, late: str, kind: FileKind = "obj") -> bytes:

@@ -104,10 +104,6 @@ class Table(Tables):
         """Registers that a ceiling leaves to ranges that may be in these files."""
         return sum(min(ceiling.get(b, 0), self.room.top.get(b, 0)) for b in banks)
 
-    def parts(self, item: Item) -> list[Item]:
-        """The ranges that an item is joined from, one item each."""
-        return [self.singles[member] for member, _ in item.members]
-
     def _joints(self) -> tuple[Joint, ...]:
         """Pairs of ranges that copies or chains connect, heaviest first."""
         joints: list[tuple[Joint, int]] = []

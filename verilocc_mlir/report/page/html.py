@@ -18,7 +18,7 @@ from markupsafe import Markup
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Verdict
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.explain.pressure import wave_steps
+from verilocc_mlir.explain.boxes import wave_steps
 from verilocc_mlir.report.page.data import Picture, picture, summary
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources
 from verilocc_mlir.results.page import CostRow, PageInput, PhaseRecord
