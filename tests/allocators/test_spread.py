@@ -24,9 +24,9 @@ from verilocc_mlir.allocators.packing import Packing
 from verilocc_mlir.allocators.protocol import Allocator
 from verilocc_mlir.allocators.spread import spread, spread_proposal
 from verilocc_mlir.allocators.tables import HORIZON, SLOW_WEIGHT, Reuse, Tables
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.problem.model import (
     CALL_CLOBBERS,

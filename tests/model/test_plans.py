@@ -14,10 +14,10 @@ from corpus_support import first_cell, needs
 from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cli.main import run as verilocc
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.answers import SINGLE, Answer
 from verilocc_mlir.pipeline.candidates import candidate_costs
-from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned

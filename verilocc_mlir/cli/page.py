@@ -26,10 +26,7 @@ smt_dir_option = click.option(
 )
 
 
-def recording_for(wanted: object) -> Recording | None:
-    """A new recording where something of it is wanted."""
-    if not wanted:
-        return None
+def new_recording() -> Recording:
     from verilocc_mlir.pipeline.recording import Recording
 
     return Recording()

@@ -213,12 +213,12 @@ def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     breaks.
     """
     complete: list[str] = []
-    current: list[str] = []
+    current = ""
     for line in section(header, key):
-        current.append(line)
+        current = f"{current}\n{line}" if current else line
         if line.endswith(" }"):
-            complete.append("\n".join(current))
-            current = []
+            complete.append(current)
+            current = ""
     if current:
         raise InputError(f"a row of {key!r} does not end")
     return tuple(complete)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.effort import OURS, Variant
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
-
-if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.budget import within
+from verilocc_mlir.cost.assembly import parse_assembly
+from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
@@ -412,8 +414,6 @@ class Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """Ours beside LLVM's, where the two do the same work."""
-        from verilocc_mlir.cost.assembly import parse_assembly
-        from verilocc_mlir.cost.together import costs_together
         from verilocc_mlir.pipeline.recording import cost_rows
 
         texts = self.finisher.finish(done, "asm"), llvm("asm").result()

@@ -17,7 +17,7 @@ from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.mir.model import Instruction, MachineFunction, VirtualRegister
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.code import copy, runs, subregister
 from verilocc_mlir.spilling.ground import Ground
 from verilocc_mlir.spilling.insert import renamed

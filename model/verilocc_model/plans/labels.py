@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import verilocc_mlir
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
-from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plan_rules import first_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
