@@ -21,8 +21,18 @@ from numpy.typing import NDArray
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.text import Text, Trie
-from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, Domain, Question, Writing, words
+from verilocc_model.encoding.vocabulary import (
+    APART,
+    FIRST,
+    JOIN,
+    POINTERS,
+    Domain,
+    Question,
+    Text,
+    Trie,
+    Writing,
+    words,
+)
 
 # Scorers rank the possible answers: a language model, and the trivial policies that it is compared with.
 

@@ -26,8 +26,7 @@ from transformers.utils import logging as transformers_logging
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.card import read_card
 from verilocc_model.decoding import Scores
-from verilocc_model.encoding.text import Text
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Domain, Writing, words
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Domain, Text, Writing, words
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.

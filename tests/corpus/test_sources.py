@@ -16,8 +16,8 @@ from support import REPOSITORY, long, run_llc
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.store import Store
-from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir, with_attributes, with_features
+from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.stream import cells, export, read_list, write_list
 from verilocc_model.corpus.workers import Done, Pool, in_order, run
 

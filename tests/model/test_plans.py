@@ -16,16 +16,15 @@ from support import DEMO_KERNELS, long
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline.answers import SINGLE, Answer
-from verilocc_mlir.pipeline.candidates import candidate_costs
+from verilocc_mlir.pipeline.candidates import SINGLE, Answer, candidate_costs
 from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.ir_compat import with_attributes
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels

@@ -14,7 +14,7 @@ from typing import Any
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.own_process import is_own_process
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.remote import PlanServer

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.ir_compat import downgrade
-from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.sources import ROOT, source
+from verilocc_model.corpus.sources import ROOT, Cell, source
 
 _CODE = {
     "mlir": (Path(__file__).parent / "sources", ROOT / "examples" / "mlir_kernels"),

@@ -22,7 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 from verilocc_model.card import README, write_readme

@@ -17,8 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
-from verilocc_mlir.pipeline.answers import AS_IT_IS, SLOTS, Answer
-from verilocc_mlir.pipeline.candidates import effective
+from verilocc_mlir.pipeline.candidates import AS_IT_IS, SLOTS, Answer, effective
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
@@ -255,7 +254,7 @@ def _rotated(values: Array) -> Array:
 # The words in which facts of a kernel and answers are written for a model.
 #
 # A fact becomes a word of its name and of how many of the training kernels have less of it, in ``_PARTS`` equal parts.
-# An answer is one word a slot (``pipeline.answers``), so a model states answers that no label has too.
+# An answer is one word a slot (``pipeline.candidates``), so a model states answers that no label has too.
 
 
 _PARTS = 8

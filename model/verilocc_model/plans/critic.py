@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import target as target_called
 from verilocc_model.plans.data import Labels
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.arguments import interface_of
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.results.measure import (
     Clocks,
     DeviceAbout,
@@ -48,7 +48,7 @@ from verilocc_mlir.version import __version__
 
 
 ATTRIBUTE = "verilocc-plan"
-"""The attribute; its value is an answer of ``pipeline/answers.py``."""
+"""The attribute; its value is an answer of ``pipeline/candidates.py``."""
 THEIRS = "triton"
 """As a plan: Triton's own code."""
 DEFAULT_PLANS = ("default", "max-ilp", "no-clusters", "four-waves")

@@ -14,8 +14,8 @@ from pathlib import Path
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.hooks.iree_compiler import dump_flags, find_iree_compile, read_dispatches
 from verilocc_mlir.hooks.triton.native import as_code_generated
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
 from verilocc_model.corpus.ir import with_features
+from verilocc_model.corpus.sources import TARGETS, Cell, Value
 
 _ALL = ("gemm", "mha", "conv", "softmax", "layernorm")
 # Buffer resources of gfx1250 have a length of 45 bits, which LLVM 22's intrinsic does not take.

@@ -10,8 +10,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.hooks.mlir_compile import IrOptions, prepare
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.sources import example
+from verilocc_model.corpus.sources import TARGETS, Cell, Value, example
 
 FAMILIES = dict.fromkeys(TARGETS, ("gemm", "mha", "conv"))
 _KINDS = {"gemm": "gemm", "mha": "attention"}

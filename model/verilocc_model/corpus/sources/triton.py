@@ -18,8 +18,7 @@ from typing import Any
 
 from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.hooks.triton.native import as_code_generated
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.sources import example
+from verilocc_model.corpus.sources import TARGETS, Cell, Value, example
 
 _NO_MATRIX = ("softmax", "layernorm", "elementwise")
 _ALL = ("gemm", "mha", "conv", *_NO_MATRIX)
