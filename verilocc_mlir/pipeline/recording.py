@@ -9,8 +9,9 @@ from verilocc_mlir.cost.compare import CAUSES, TITLES
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.mir.printer import print_function
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.results.page import CostRow, PhaseRecord
+from verilocc_mlir.results.page import CostRow, PageInput, PhaseRecord
 from verilocc_mlir.target.targets import Target
 
 
@@ -33,6 +34,19 @@ class Recording:
                 record = replace(record, problem=build_problem(file, record.before, target, record.phase))
         self.target = target
         self.phases.append(record)
+
+    def texts(self) -> dict[str, bytes]:
+        """Both texts of each phase of a function, by what they are."""
+        return {
+            f"{record.phase}/{record.function}/{side}": print_function(function).encode()
+            for record in self.phases
+            for side, function in (("before", record.before), ("after", record.after))
+            if function is not None
+        }
+
+    def page(self, target: Target, links: tuple[str, ...]) -> PageInput:
+        """What the page is made from. ``links``: as for ``PageInput``."""
+        return PageInput(target, tuple(self.phases), links, self.costs)
 
 
 # The cost model's figures as rows of the page.
