@@ -16,7 +16,7 @@ from support import DEMO_KERNELS, long
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline.candidates import SINGLE, Answer, candidate_costs
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer, candidate_costs
 from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned
@@ -289,7 +289,7 @@ def test_a_critic_orders_the_first_answers_of_a_model() -> None:
         def gains(self, target: object, facts: object, first: object, texts: Mapping[str, object]) -> list[float]:
             return [-float(place) for place, _ in enumerate(texts)]
 
-    names = [answer for answer in map(str, SINGLE) if answer != "beside"][: LISTED + 3]
+    names = [word for words in SLOTS.values() for word in words if word != "beside"][: LISTED + 3]
     one = kernel({name: changed(cycles=90.0) for name in names})
     known = {name: {"text cycles": 1.0} for name in one.plans}
     one = replace(one, texts=known, cpu=dict.fromkeys(one.plans, 1.0))

@@ -210,9 +210,6 @@ class Answer:
         return Candidate(self.plan, self.variant)
 
 
-SINGLE = tuple(Answer.of((word,)) for word in _SLOT_OF)
-"""All answers of one word."""
-
 LABELLED = (
     Answer(),
     *(Answer.of((word,)) for words in SCHEDULE.values() for word in words),
