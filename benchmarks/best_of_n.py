@@ -27,8 +27,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal  # noqa: E40
 from verilocc_model.allocator import ModelAllocator  # noqa: E402
 from verilocc_model.encoding.canonical import canonical  # noqa: E402
 from verilocc_model.encoding.examples import cells_of  # noqa: E402
-from verilocc_model.encoding.table import Table  # noqa: E402
-from verilocc_model.price import price_of  # noqa: E402
+from verilocc_model.encoding.table import Table, price_of  # noqa: E402
 
 WEIGHTS = REPOSITORY / "model" / "verilocc_model" / "weights" / "base"
 

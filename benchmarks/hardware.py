@@ -23,7 +23,7 @@ from hardware_kernels import ENTRIES, GPUS, Places, active_share, compiled, laun
 from hardware_report import packed, read_rows, summary
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
-from verilocc_mlir.cost.judge import spill_traffic
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_function
 from verilocc_mlir.cost.total import UNITS
 from verilocc_mlir.cost.trips import parse_loops

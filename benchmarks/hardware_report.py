@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.cost.judge import ERROR_BARS, Kind
+from verilocc_mlir.cost.compare import ERROR_BARS, Kind
 from verilocc_mlir.cost.total import UNITS, total
 from verilocc_mlir.target.targets import target
 
@@ -89,7 +89,7 @@ def correlation(rows: Sequence[Row], model: Callable[[Row], float] = modelled) -
 
 
 def kind_of(a: Row, b: Row) -> Kind:
-    """In what two configurations differ (``cost/judge.py``)."""
+    """In what two configurations differ (``cost/compare.py``)."""
     if a["spills"] != b["spills"]:
         return Kind.SPILLS
     return Kind.WAVES if a["occupancy"] != b["occupancy"] else Kind.ORDER

@@ -28,9 +28,8 @@ from verilocc_mlir.toolchain.drivers.job import CompileOptions  # noqa: E402
 from verilocc_mlir.toolchain.find import find_toolchain  # noqa: E402
 from verilocc_mlir.toolchain.metadata import read_code_object  # noqa: E402
 from verilocc_mlir.toolchain.staged import StagedCompiler  # noqa: E402
-from verilocc_model.corpus.cells import Cell  # noqa: E402
 from verilocc_model.corpus.ir import ir  # noqa: E402
-from verilocc_model.corpus.sources import source  # noqa: E402
+from verilocc_model.corpus.sources import Cell, source  # noqa: E402
 from verilocc_model.corpus.stream import (  # noqa: E402
     Counts,
     ListedKernel,

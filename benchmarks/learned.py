@@ -37,9 +37,9 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.learned import model_version
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import held_out, split_of
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans.evaluate import interval
 
 _TARGET = re.compile(r"gfx[0-9a-f]+")

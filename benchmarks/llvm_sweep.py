@@ -40,7 +40,7 @@ from allocation import FORCED, PASSES, Pair, allocated, with_attributes, without
 from random_mir import TARGETS, random_features, random_mir  # noqa: E402
 
 from smt_verifier.outcome import Outcome  # noqa: E402
-from verilocc_mlir.toolchain.mmra import strip_mmra  # noqa: E402
+from verilocc_mlir.toolchain.mir_repairs import strip_mmra  # noqa: E402
 
 PHASES = {"sgpr": 0, "vgpr": 2}
 

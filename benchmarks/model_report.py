@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/model_report.py [--results benchmarks/results] [--out docs]
 
 Reads ``model_shared_kernels.json`` and ``model_corpus.json`` (``verilocc eval --out``), prints the tables as Markdown
-and writes ``model-prices.png``. Prices are modelled (``verilocc_model/price.py``), not measured.
+and writes ``model-prices.png``. Prices are modelled (``verilocc_model/encoding/table.py``), not measured.
 """
 
 from __future__ import annotations

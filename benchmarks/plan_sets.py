@@ -17,7 +17,7 @@ from pathlib import Path
 from common import Row, command, options, tree, write
 from two_rulers import AFTER_ALLOCATION, cpu_of
 
-from verilocc_mlir.cost.judge import spill_traffic
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise

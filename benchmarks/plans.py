@@ -45,7 +45,7 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plan_rules import plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 BEST_BYTES = 60_000
 BEST_SECONDS = 5.0

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from common import REPOSITORY, Row, command, machine, options, tree, write
 
-from verilocc_mlir.cost.judge import ERROR_BARS, Kind
-from verilocc_mlir.pipeline.answers import LABELLED
+from verilocc_mlir.cost.compare import ERROR_BARS, Kind
+from verilocc_mlir.pipeline.candidates import LABELLED
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.evaluate import as_data, labels_of, scores

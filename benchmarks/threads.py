@@ -21,15 +21,15 @@ from pathlib import Path
 from common import Row, command, machine, options, tree, write
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
+from verilocc_mlir.cost.compare import error_bar, judge, spill_traffic
 from verilocc_mlir.cost.flow import control_flow
-from verilocc_mlir.cost.judge import error_bar, judge, spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_function
 from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.cost.trips import IrLoop
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 
 TRACKERS = "-amdgpu-use-amdgpu-trackers=1"

@@ -26,7 +26,7 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import load_input

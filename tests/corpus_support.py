@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verilocc_mlir.errors import InputError
-from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.corpus.stream import cells
 
 _PACKAGES = {"mlir": "torch_mlir", "triton": "triton", "iree": "iree.compiler"}

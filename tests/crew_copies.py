@@ -11,7 +11,7 @@ from crew_workers import echo
 from process_support import gone
 
 from verilocc_mlir.crew.crew import Crew
-from verilocc_mlir.crew.frames import Message
+from verilocc_mlir.crew.serve import Message
 from verilocc_mlir.crew.worker import Late, Lost, Worker
 
 

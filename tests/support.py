@@ -17,7 +17,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
 from verilocc_mlir.toolchain.run import RunningTools

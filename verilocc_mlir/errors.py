@@ -37,10 +37,14 @@ class VeriloccError(Exception):
         self.hint = hint
         super().__init__(self.render())
 
+    @property
+    def without_hint(self) -> str:
+        """``where: what``."""
+        return f"{self.where}: {self.what}" if self.where else self.what
+
     def render(self) -> str:
         """The message as it is shown: ``where: what`` and, on a second line, the hint."""
-        head = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{head}\n  hint: {self.hint}" if self.hint else head
+        return f"{self.without_hint}\n  hint: {self.hint}" if self.hint else self.without_hint
 
 
 class InputError(VeriloccError):

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from verilocc_mlir.crew import tasks
@@ -196,6 +197,7 @@ _CANCEL_SECONDS = 30.0
 _SAME = "install the same versions of verilocc-mlir, and of all that it uses, on every node"
 
 _Item = TypeVar("_Item")
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,12 @@ class Tasks(tasks.Tasks[_Item]):
         return result
 
 
+@cache
+def kept(make: Callable[..., _Kept], *arguments: Any) -> _Kept:
+    """What ``make`` makes of the arguments, once in this Ray worker, which has one task at a time."""
+    return make(*arguments)
+
+
 def check_versions(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
     """Compare a node's versions with those of the machine that runs the command; both by name.
 
@@ -295,5 +303,4 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except VeriloccError as error:
-        message = f"{error.where}: {error.what}" if error.where else error.what
-        return _Unfit(message, f"node {platform.node()}", error.hint)
+        return _Unfit(error.without_hint, f"node {platform.node()}", error.hint)

@@ -20,10 +20,9 @@ from verilocc_model.card import CARD, encoding_of, read_card
 from verilocc_model.decoding import OutOfTime, Sampling, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import Writing
 from verilocc_model.lm import one_thread
-from verilocc_model.price import Price, price_of
 from verilocc_model.repair import Remainder, guidance_of, remainders
 
 if TYPE_CHECKING:

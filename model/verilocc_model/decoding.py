@@ -21,8 +21,18 @@ from numpy.typing import NDArray
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.text import Text, Trie
-from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, Question, Writing, domain, words
+from verilocc_model.encoding.vocabulary import (
+    APART,
+    FIRST,
+    JOIN,
+    POINTERS,
+    Domain,
+    Question,
+    Text,
+    Trie,
+    Writing,
+    words,
+)
 
 # Scorers rank the possible answers: a language model, and the trivial policies that it is compared with.
 
@@ -67,7 +77,7 @@ class _Stateless:
     """A policy that does not look at the context."""
 
     limit = 1 << 30
-    writing: Writing = domain()
+    writing: Writing = Domain()
 
     def begin(self, tokens: Sequence[int]) -> None:
         pass

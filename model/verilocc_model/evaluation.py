@@ -33,11 +33,9 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_model.corpus.labels import IMPROVED, improving
 from verilocc_model.decoding import Decoded, FirstFit, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
-from verilocc_model.encoding.drafting import draft
-from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.episode import Episode, draft
 from verilocc_model.encoding.examples import cells_of
-from verilocc_model.encoding.table import Table
-from verilocc_model.price import Price, price_of
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.repair import Remainder, guidance_of, remainders
 from verilocc_model.training.entries import Labelled
 

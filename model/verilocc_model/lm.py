@@ -26,8 +26,7 @@ from transformers.utils import logging as transformers_logging
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.card import read_card
 from verilocc_model.decoding import Scores
-from verilocc_model.encoding.text import Text
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Writing, domain, words
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Domain, Text, Writing, words
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.
@@ -108,7 +107,7 @@ def load_writing(directory: Path, kind: str) -> Writing:
         InputError: it writes text and has no tokenizer, or one that cannot tell the words apart.
     """
     if kind != TEXT:
-        return domain()
+        return Domain()
     path = directory / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -167,7 +166,7 @@ class LanguageModel:
         self.model = model
         self.name = name
         self.limit = limit
-        self.writing = writing or domain()
+        self.writing = writing or Domain()
         self._cache = DynamicCache()
         self._read = 0
 

@@ -23,10 +23,10 @@ from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.packing import Packing
 from verilocc_mlir.allocators.protocol import Allocator
 from verilocc_mlir.allocators.spread import spread, spread_proposal
-from verilocc_mlir.allocators.tables import HORIZON, SLOW_WEIGHT, Tables
+from verilocc_mlir.allocators.tables import HORIZON, SLOW_WEIGHT, Reuse, Tables
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.problem.model import (
     CALL_CLOBBERS,
@@ -59,13 +59,13 @@ def packed(question: AllocationProblem) -> Proposal:
 def dependencies(question: AllocationProblem, starts: list[int]) -> float:
     """The false dependencies of every range, each with all others in place."""
     tables = Tables(question)
-    packing = Packing(tables.fixed)
+    reuse, packing = Reuse(question, tables.timeline), Packing(tables.fixed)
     for item, start in zip(tables.singles, starts, strict=True):
         packing.place(item, start)
     total = 0.0
     for item in tables.singles:
         start = packing.remove(item)
-        total += tables.reuse.price(tables.reuse.windows(item), start, packing.occupied, math.inf)
+        total += reuse.price(reuse.windows(item), start, packing.occupied, math.inf)
         packing.place(item, start)
     return total
 

@@ -33,7 +33,6 @@ from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus import build
 from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, make
-from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.ir import ir, with_attributes
 from verilocc_model.corpus.labels import (
@@ -61,6 +60,7 @@ from verilocc_model.corpus.shards import (
     structure_of,
     summary,
 )
+from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.stream import cells
 
 RECIPE = Recipe(4, seed=1, targets=("gfx942", "gfx1100"), sources=("mlir",), families=("conv",))

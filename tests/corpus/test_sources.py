@@ -16,8 +16,8 @@ from support import REPOSITORY, long, run_llc
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.store import Store
-from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir, with_attributes, with_features
+from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.stream import cells, export, read_list, write_list
 from verilocc_model.corpus.workers import Done, Pool, in_order, run
 
@@ -98,7 +98,7 @@ def test_valu_attention_and_gemm_compile_for_a_target_without_matrix_kernels() -
 
 
 def test_without_a_source_tree_the_error_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("verilocc_model.corpus.repository.ROOT", tmp_path)
+    monkeypatch.setattr("verilocc_model.corpus.sources.ROOT", tmp_path)
     with pytest.raises(ToolchainError, match="source tree"):
         next(cells(0, sources=["mlir"]))
 

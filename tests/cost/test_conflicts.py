@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from support import run_llc
 
+from verilocc_mlir.cost.accesses import slowdown
 from verilocc_mlir.cost.assembly import parse_assembly
-from verilocc_mlir.cost.conflicts import slowdown
 from verilocc_mlir.cost.instructions import decode
 from verilocc_mlir.cost.lanes import Lanes, State, constant, either, step, work_item_ids
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, cost_of_function

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from verilocc_mlir.cost.judge import ERROR_BARS, Kind
+from verilocc_mlir.cost.compare import ERROR_BARS, Kind
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 ROWS = BENCHMARKS / "results" / "hardware_rows.json.xz"

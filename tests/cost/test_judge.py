@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from verilocc_mlir.cost.judge import ERROR_BARS, Ground, Kind, error_bar, judge, kind_of
+from verilocc_mlir.cost.compare import ERROR_BARS, Ground, Kind, error_bar, judge, kind_of
 from verilocc_mlir.cost.model import Count, KernelCost, cost_of_assembly
 from verilocc_mlir.target.targets import target
 

@@ -21,10 +21,10 @@ from crew_workers import cut, echo, failing, too_long
 from process_support import children, descendants, gone
 from support import HEARING, REPOSITORY, long
 
+from verilocc_mlir.crew.copied import Ended, call_isolated
 from verilocc_mlir.crew.crew import Crew
-from verilocc_mlir.crew.frames import Message, frame, receive
-from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.crew.jobs import JobCrew
+from verilocc_mlir.crew.serve import Message, frame, receive
 from verilocc_mlir.crew.tasks import LocalTasks, as_ready
 from verilocc_mlir.crew.worker import Late, Lost, Worker, WorkerFailure, ending
 from verilocc_mlir.errors import ToolchainError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
-from verilocc_mlir.cost.judge import Ground
+from verilocc_mlir.cost.compare import Ground
 from verilocc_mlir.cost.model import Count, KernelCost, cost_of_assembly
 from verilocc_mlir.cost.together import Pair
 from verilocc_mlir.errors import InputError
@@ -18,7 +18,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.options import member
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 _ADD = b"""target triple = "amdgcn-amd-amdhsa"

@@ -16,8 +16,7 @@ from verilocc_mlir.hooks.baseline import MeasuredCodes, decision
 from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.iree_result import IreeResult
 from verilocc_mlir.measure.device import NoDeviceError, Subject, Work, digest
-from verilocc_mlir.measure.hip import Hip
-from verilocc_mlir.measure.hip_device import HipDevice, Launch
+from verilocc_mlir.measure.hip import Hip, HipDevice, Launch
 from verilocc_mlir.measure.journal import VARIABLE, Journal, read_measurements
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel, Measurement, Verdict

@@ -14,7 +14,7 @@ import pytest
 from mlir_support import Session, all_bindings, elf_header, installed, lowered, lowering_bindings
 from support import REPOSITORY, few, llc, long
 
-from verilocc_mlir.crew.isolated import Ended, call_isolated
+from verilocc_mlir.crew.copied import Ended, call_isolated
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 from verilocc_mlir.hooks.mlir_pipeline import AllocatePass, PassOptions, parse_options, parse_pipeline, split_elements
@@ -336,7 +336,7 @@ import sys
 for name in ("torch_mlir", "mlir", "iree", "iree.compiler"):
     sys.modules[name] = None
 import verilocc_mlir.hooks.mlir_pipeline, verilocc_mlir.hooks.mlir_pipeline
-from verilocc_mlir.crew.isolated import Ended, call_isolated
+from verilocc_mlir.crew.copied import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 try:
     Bindings.find()

@@ -14,8 +14,7 @@ from measure_support import gemm, gemm_that_is, stand_in_hip
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.device import NoDeviceError, Subject, clocks_of
-from verilocc_mlir.measure.hip import VARIABLE, Hip, HipError
-from verilocc_mlir.measure.hip_device import HipDevice, Launch
+from verilocc_mlir.measure.hip import VARIABLE, Hip, HipDevice, HipError, Launch
 from verilocc_mlir.measure.runner import Turns, asked, measure
 from verilocc_mlir.results.measure import Clocks, Sameness, Verdict
 

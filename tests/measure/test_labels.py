@@ -13,8 +13,7 @@ from measure_support import gemm, gemm_that_is, stand_in_hip
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.measure.device import Subject
-from verilocc_mlir.measure.hip import Hip
-from verilocc_mlir.measure.hip_device import HipDevice, Launch
+from verilocc_mlir.measure.hip import Hip, HipDevice, Launch
 from verilocc_mlir.measure.journal import Journal
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Measurement

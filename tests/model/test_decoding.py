@@ -16,9 +16,8 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_model.decoding import FirstFit, OutOfTime, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import domain, words
-from verilocc_model.price import price_of
+from verilocc_model.encoding.table import Table, price_of
+from verilocc_model.encoding.vocabulary import Domain, words
 
 
 def hashed() -> Hashed:
@@ -26,7 +25,7 @@ def hashed() -> Hashed:
     prior = np.zeros(len(known.words), np.float32)
     for word in ("=first", "=hint", "=top", "join", "apart"):
         prior[known.ids[word]] = 2.0
-    return Hashed(domain(), prior, limit=400)
+    return Hashed(Domain(), prior, limit=400)
 
 
 def proposal_of(problem: AllocationProblem, scorer: Scorer, sampling: Sampling | None = None) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from verilocc_model.decoding import RandomChoice, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import Turn, Window, cells_of, explained_turns, sure_windows, windows_of
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import FIRST, HINT, JOIN, words
-from verilocc_model.price import Price, price_of
 
 KERNELS: list[tuple[str, Phase]] = [
     ("gemm_mma_lds.gfx942", "sgpr"),

@@ -28,9 +28,8 @@ from verilocc_model.decoding import RandomChoice, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import words
-from verilocc_model.price import Price, price_of
 from verilocc_model.training import entries as written
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import entries, write_file

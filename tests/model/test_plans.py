@@ -14,18 +14,17 @@ from corpus_support import first_cell, needs
 from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cli.main import run as verilocc
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline.answers import SINGLE, Answer
-from verilocc_mlir.pipeline.candidates import candidate_costs
-from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer, candidate_costs
 from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.ir_compat import with_attributes
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
@@ -290,7 +289,7 @@ def test_a_critic_orders_the_first_answers_of_a_model() -> None:
         def gains(self, target: object, facts: object, first: object, texts: Mapping[str, object]) -> list[float]:
             return [-float(place) for place, _ in enumerate(texts)]
 
-    names = [answer for answer in map(str, SINGLE) if answer != "beside"][: LISTED + 3]
+    names = [word for words in SLOTS.values() for word in words if word != "beside"][: LISTED + 3]
     one = kernel({name: changed(cycles=90.0) for name in names})
     known = {name: {"text cycles": 1.0} for name in one.plans}
     one = replace(one, texts=known, cpu=dict.fromkeys(one.plans, 1.0))

@@ -29,9 +29,8 @@ from verilocc_model.decoding import Decoded, OutOfTime, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
-from verilocc_model.price import Price, price_of
 
 lm = late("verilocc_model.lm")
 KERNELS: list[tuple[str, Phase]] = [("gemm_mma_lds.gfx1100", "vgpr"), ("gemm_mma_lds.gfx942", "sgpr")]

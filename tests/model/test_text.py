@@ -32,8 +32,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of, explained_turns, windows_of
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.text import ANSWERS, Text
-from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
+from verilocc_model.encoding.vocabulary import ANSWERS, VOCABULARY_VERSION, Text
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import batches, encoded, plans
 from verilocc_model.training.entries import entries

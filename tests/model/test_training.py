@@ -30,10 +30,9 @@ from verilocc_model.card import CARD, README, read_card
 from verilocc_model.decoding import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import cells_of
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table
 from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, pass_at, summary
-from verilocc_model.price import Price
 from verilocc_model.repair import guidance_of
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans

@@ -13,12 +13,10 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators.items import Item, fixed_start
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Preference, Proposal, Relation
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.drafting import draft, usual
-from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.episode import Episode, draft, usual
 from verilocc_model.encoding.placing import place_of
-from verilocc_model.encoding.table import Demands, Rule, Table
+from verilocc_model.encoding.table import Demands, Rule, Table, price_of
 from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN, MEETS, MEETS_AT
-from verilocc_model.price import price_of
 
 PAIRED, CHAINED = "attn_d64.gfx1100", "attn_d64.gfx942"
 

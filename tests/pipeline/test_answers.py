@@ -8,8 +8,7 @@ import pytest
 from support import DEMO_KERNELS
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.answers import AS_IT_IS, LABELLED, SINGLE, SLOTS, Answer
-from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
+from verilocc_mlir.pipeline.candidates import AS_IT_IS, LABELLED, SLOTS, Answer, Candidate, candidate_costs
 from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
@@ -28,7 +27,7 @@ def test_every_plan_is_a_word_and_every_answer_is_spelt_back() -> None:
     words = [word for known in SLOTS.values() for word in known]
     assert len({*words}) == len(words)
     assert {plan.name for plan in PLANS} - {DEFAULT.name} <= {*words}
-    for answer in (*SINGLE, *LABELLED, Answer.of(("packed", "trackers", "max-ilp"))):
+    for answer in (*(Answer.of((word,)) for word in words), *LABELLED, Answer.of(("packed", "trackers", "max-ilp"))):
         assert Answer.parse(str(answer)) == answer
     assert str(Answer()) == "default"
     assert [*Answer.of(("trackers",)).by_slot.values()].count(AS_IT_IS) == len(SLOTS) - 1

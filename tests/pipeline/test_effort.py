@@ -21,13 +21,14 @@ from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import plan_rules, portfolio, runs
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, variants
-from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
+from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal

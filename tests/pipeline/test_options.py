@@ -318,7 +318,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
-    look("pipeline.learned.stated", lambda given, *_: _seen.stated.append(given.settings))
+    look("pipeline.portfolio.stated", lambda given, *_: _seen.stated.append(given.settings))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))

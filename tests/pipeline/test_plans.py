@@ -17,7 +17,7 @@ from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 GEMM = (DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text()
 

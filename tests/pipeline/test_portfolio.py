@@ -28,9 +28,9 @@ from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, plann
 from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.ir_compat import with_attributes
-from verilocc_mlir.toolchain.mmra import loses_mmra, same_but_waits
+from verilocc_mlir.toolchain.mir_repairs import loses_mmra, same_but_waits
 
 CPU = "gfx942"
 GEMM = (DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text()

@@ -23,7 +23,7 @@ from verilocc_mlir.pipeline import key as key_module
 from verilocc_mlir.pipeline.key import Keys, source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, ServerAccess, Settings
 from verilocc_mlir.store import KEY_VARIABLE, Store, default_directory
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
 KEY = "ab" + "0" * 62

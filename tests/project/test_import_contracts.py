@@ -93,7 +93,7 @@ ARROWS = [
     ("smt_verifier/prove/prover.py", "import verilocc_mlir.problem.build", VERIFIER),
     ("smt_verifier/prove/prover.py", "import verilocc_mlir.allocators", VERIFIER),
     ("smt_verifier/prove/forms.py", "import verilocc_mlir.results.compile", VERIFIER),
-    ("smt_verifier/recheck.py", "import verilocc_model.price", VERIFIER),
+    ("smt_verifier/recheck.py", "import verilocc_model.encoding.table", VERIFIER),
     ("verilocc_mlir/spilling/plan.py", "import smt_verifier.outcome", SECRET),
     ("verilocc_mlir/allocators/search.py", "import smt_verifier.prove", SECRET),
     ("verilocc_mlir/cost/model.py", "import smt_verifier.outcome", SECRET),
@@ -138,9 +138,9 @@ ARROWS = [
     ("verilocc_mlir/allocators/exact/solver.py", "import ortools", LATE),
     ("verilocc_mlir/hooks/iree_cache.py", "import torch", LATE),
     ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
-    ("model/verilocc_model/price.py", "import torch", "encoding and decoding load no language model"),
-    ("model/verilocc_model/price.py", "import smt_verifier.prove", "encoding and decoding need neither"),
-    ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
+    ("model/verilocc_model/encoding/table.py", "import torch", "encoding and decoding load no language model"),
+    ("model/verilocc_model/encoding/table.py", "import smt_verifier.prove", "encoding and decoding need neither"),
+    ("model/verilocc_model/corpus/stream.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
 ]
 """A module, the lines added to it, and the contract that they break."""
 

@@ -20,9 +20,8 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import LaneSegments
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import cost_of_assembly
-from verilocc_mlir.explain.boxes import assigned_boxes
+from verilocc_mlir.explain.boxes import assigned_boxes, at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.explain.follow import follow
-from verilocc_mlir.explain.pressure import at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Emit, Settings

@@ -47,15 +47,15 @@ from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import plan_service_pb2_grpc as planning_grpc
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.key import allocator_versions
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory, model_version, stated
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
-from verilocc_mlir.remote.plans import RankedPlans
+from verilocc_mlir.remote import RankedPlans
 from verilocc_mlir.service.plans import MOST_BYTES, Plans
 from verilocc_mlir.service.status import ServiceError
-from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans import choose
 from verilocc_model.plans.causal import Causal, Sizes
 from verilocc_model.plans.choose import Stater

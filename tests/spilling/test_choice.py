@@ -32,10 +32,10 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import LiveRange
-from verilocc_mlir.spilling import SpillAction, Spiller
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
 from verilocc_mlir.spilling.ground import constants
-from verilocc_mlir.spilling.relieve import Relieved
+from verilocc_mlir.spilling.relieve import Relieved, Spiller
 from verilocc_mlir.target.targets import target
 
 CPU = "gfx1100"

@@ -10,10 +10,9 @@ from spilling_support import allocate, proved
 
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.spilling import Spiller
 from verilocc_mlir.spilling.choose import PackedExcess
 from verilocc_mlir.spilling.gaps import Gap
-from verilocc_mlir.spilling.relieve import most_too_many, pressures
+from verilocc_mlir.spilling.relieve import Spiller, most_too_many, pressures
 from verilocc_mlir.target.targets import target
 
 CPU = "gfx90a"

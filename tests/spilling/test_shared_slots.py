@@ -20,7 +20,7 @@ from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.spilling.code import with_shared_slots
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 TWICE = [
     *loads(24),

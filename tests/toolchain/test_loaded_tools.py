@@ -14,7 +14,7 @@ import pytest
 from process_support import gone
 from toolchain_support import source, tools
 
-from verilocc_mlir.crew.isolated import call_isolated
+from verilocc_mlir.crew.copied import call_isolated
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain import loaded_tools
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, run_tool

@@ -13,11 +13,16 @@ from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.mir_repairs import declare_dynamic_lds, dynamic_lds_users, surviving_intrinsics
-from verilocc_mlir.toolchain.mmra import strip_mmra
+from verilocc_mlir.toolchain.mir_repairs import (
+    declare_dynamic_lds,
+    dynamic_lds_users,
+    is_wave32,
+    mend_implicit_vcc,
+    strip_mmra,
+    surviving_intrinsics,
+)
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 

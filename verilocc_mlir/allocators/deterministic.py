@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
-from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
 from verilocc_mlir.allocators.search import KnownStarts, Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
@@ -101,12 +99,11 @@ class _Answer:
 class _Search(Tables):
     """The walk over ceilings and strategies."""
 
-    @cached_property
-    def _strategies(self) -> tuple[Strategy, ...]:
+    def _strategies(self) -> Iterable[Strategy]:
         """Where nothing is joined, those that differ in that alone do the same."""
         if len(self.joined) < len(self.singles):
             return STRATEGIES
-        return tuple(dict.fromkeys(replace(strategy, coalesced=False) for strategy in STRATEGIES))
+        return dict.fromkeys(replace(strategy, coalesced=False) for strategy in STRATEGIES)
 
     def solve(self, repair_steps: int | None, *, tighten: bool) -> list[int]:
         """First cell of every range.
@@ -142,13 +139,13 @@ class _Search(Tables):
                 continue
             closest, *other_placements = partial
             steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
-            if closest.repair(self._parts, steps):
+            if closest.repair(self.parts, steps):
                 return closest.starts
             stuck = closest
             if last:
                 # The alternative is to spill. A repair that succeeds mostly does so early: each gets a few steps.
                 for placement in sorted(other_placements, key=lambda p: len(p.waiting)):
-                    if placement.repair(self._parts, min(steps, OTHER_REPAIR_STEPS)):
+                    if placement.repair(self.parts, min(steps, OTHER_REPAIR_STEPS)):
                         return placement.starts
                     stuck = min(stuck, placement, key=_area_waiting)
         raise self._fragmented(stuck)
@@ -165,7 +162,7 @@ class _Search(Tables):
         partial: list[tuple[int, Placement]] = []
         for ceiling in under:
             known: KnownStarts = {}
-            for strategy in self._strategies:
+            for strategy in self._strategies():
                 items = self.joined if strategy.coalesced else self.singles
                 placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling, known)
                 enough = 0 if best is not None else partial[0][0] if partial and not every else None
@@ -199,9 +196,6 @@ class _Search(Tables):
             else:
                 low = total + granule
         return best
-
-    def _parts(self, item: Item) -> list[Item]:
-        return [self.singles[member] for member, _ in item.members]
 
     def _pressure(self, demand: Demand) -> AllocationFailure:
         banks = " and ".join(b.upper() + "s" for b in demand.banks)

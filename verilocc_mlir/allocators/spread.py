@@ -17,7 +17,7 @@ from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cost import CellRelation
 from verilocc_mlir.allocators.items import Candidates, Item, join_items
 from verilocc_mlir.allocators.packing import Packing
-from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.allocators.tables import Reuse, Tables
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Proposal
 
@@ -83,6 +83,7 @@ class _Spread:
     def __init__(self, tables: Tables, starts: Sequence[int]) -> None:
         self._tables = tables
         self._starts = list(starts)
+        self._reuse = Reuse(tables.problem, tables.timeline)
         self._packing = Packing(tables.fixed)
         self._items = self._joined()
         for item in self._items:
@@ -105,7 +106,7 @@ class _Spread:
         self._candidates: dict[tuple[Candidates, int, str, int], list[int]] = {}
 
     def run(self) -> list[int]:
-        reuse, fixed = self._tables.reuse, self._fixed()
+        reuse, fixed = self._reuse, self._fixed()
         movable = [item for item in self._items if item.cells and fixed.isdisjoint(m for m, _ in item.members)]
         for item in sorted(movable, key=lambda item: (-reuse.executions(item), item.start, item.members[0][0])):
             self._move(item)
@@ -117,7 +118,7 @@ class _Spread:
         bank, _ = self._tables.cells.register_of(here)
         if not self._tables.cells.base[bank] <= here < self._limits.get(bank, 0):
             return
-        reuse, occupied = self._tables.reuse, self._packing.occupied
+        reuse, occupied = self._reuse, self._packing.occupied
         windows = reuse.windows(item)
         self._packing.remove(item)
         best, least = here, reuse.price(windows, here, occupied, math.inf)

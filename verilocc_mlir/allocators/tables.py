@@ -33,14 +33,13 @@ class Tables:
         self.hints = Hints(problem, self.cells, self.cost)
 
     @cached_property
-    def reuse(self) -> Reuse:
-        """False dependencies."""
-        return Reuse(self.problem, self.timeline)
-
-    @cached_property
     def joined(self) -> list[Item]:
         """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
         return coalesce(self.problem, self.singles, self.candidates, self.cells)
+
+    def parts(self, item: Item) -> list[Item]:
+        """The ranges that an item is joined from, one item each."""
+        return [self.singles[member] for member, _ in item.members]
 
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:
         """The proposal that puts the ranges at ``starts``."""

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,7 @@ from verilocc_mlir.cli.options import (
     settings_of,
 )
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
-from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
+from verilocc_mlir.cli.page import new_recording, smt_dir_option, write_recorded
 from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
     access_options,
@@ -31,7 +31,12 @@ from verilocc_mlir.cli.server import (
     warn_missed,
 )
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.settings import Emit
+from verilocc_mlir.pipeline.settings import Emit, Settings
+
+if TYPE_CHECKING:
+    from verilocc_mlir.pipeline.compile import Compiled
+    from verilocc_mlir.pipeline.recording import Recording
+    from verilocc_mlir.results.compile import Report
 
 _GROUPS: dict[str, Any] = {
     "verilocc compile": [
@@ -97,13 +102,8 @@ def compile_command(
 
     # While this process is small, and has no thread but this one.
     default_solver().start(fork=True)
-    from verilocc_mlir.pipeline.compile import compile_module
-
-    recording = recording_for(html or smt_dir)
-    with allocators_for(settings) as allocators:
-        compiled = compile_module(
-            data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
-        )
+    recording = new_recording() if html or smt_dir else None
+    compiled = _compiled(data, source, settings, recording, allow_unproved=allow_unproved)
     report = compiled.report
     if save_temps:
         for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):
@@ -119,13 +119,29 @@ def compile_command(
             from verilocc_mlir.results.documents.compile import to_json
 
             write(report_path, to_json(report).encode())
-        if quiet:
-            warn_missed(report.server)
-        else:
-            from verilocc_mlir.report.text import console, print_report
-
-            print_report(report, console(stderr=STDIO in destinations))
+        _show(report, quiet=quiet, to_stderr=STDIO in destinations)
     return int(report.exit_code)
+
+
+def _compiled(
+    data: bytes, source: str, settings: Settings, recording: Recording | None, *, allow_unproved: bool
+) -> Compiled:
+    from verilocc_mlir.pipeline.compile import compile_module
+
+    with allocators_for(settings) as allocators:
+        return compile_module(
+            data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
+        )
+
+
+def _show(report: Report, *, quiet: bool, to_stderr: bool) -> None:
+    """The table, or, where none is wanted, a warning if the server had not its part."""
+    if quiet:
+        warn_missed(report.server)
+    else:
+        from verilocc_mlir.report.text import console, print_report
+
+        print_report(report, console(stderr=to_stderr))
 
 
 def default_output(source: str, emit: Emit) -> str:
@@ -187,19 +203,8 @@ def report_command(
     check_writable(destination)
     data = read_source(source)
 
-    from verilocc_mlir.pipeline.compile import compile_module
-    from verilocc_mlir.pipeline.recording import Recording
-
-    recording = Recording()
-    with allocators_for(settings) as allocators:
-        compiled = compile_module(
-            data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
-        )
+    recording = new_recording()
+    compiled = _compiled(data, source, settings, recording, allow_unproved=allow_unproved)
     write_recorded(destination, compiled.report, recording, smt_dir)
-    if quiet:
-        warn_missed(compiled.report.server)
-    else:
-        from verilocc_mlir.report.text import console, print_report
-
-        print_report(replace(compiled.report, output=destination), console(stderr=destination == STDIO))
+    _show(replace(compiled.report, output=destination), quiet=quiet, to_stderr=destination == STDIO)
     return int(compiled.report.exit_code)

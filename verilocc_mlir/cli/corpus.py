@@ -19,12 +19,12 @@ from verilocc_mlir.cli.given import POSITIVE, given_as
 from verilocc_mlir.cli.help import HELP, Command, Group
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
-from verilocc_mlir.pipeline.answers import LABELLED, Answer
+from verilocc_mlir.pipeline.candidates import LABELLED, Answer
 from verilocc_mlir.store import Store
 from verilocc_model.corpus.build import KernelLimits, Recipe, make
-from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS
 from verilocc_model.corpus.labels import DEFAULT_TEACHERS
 from verilocc_model.corpus.shards import read_journal, read_manifest, summary
+from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS
 from verilocc_model.corpus.stream import Exported, cells, export, read_list
 
 

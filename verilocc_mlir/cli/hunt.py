@@ -34,7 +34,7 @@ from verilocc_mlir.pipeline.hunt.worker import Task
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.written import folder_name, group_report, summary
 from verilocc_mlir.results.hunt import FAULTS, HUNT_VERSION, Group, HuntReport, Reduced, data_of, group
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.version import __version__
 
 _GROUPS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.device import Device, OpenDevice, ReplayDevice, Subject, digest
-from verilocc_mlir.measure.hip_device import HipDevice, Launch
+from verilocc_mlir.measure.hip import HipDevice, Launch
 from verilocc_mlir.measure.iree import Executable, IreeDevice
 from verilocc_mlir.measure.journal import Journal
 from verilocc_mlir.measure.runner import Turns, asked, measure, measure_apart

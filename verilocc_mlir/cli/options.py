@@ -13,7 +13,7 @@ from verilocc_mlir.cli.extras import needs_ray
 from verilocc_mlir.cli.given import POSITIVE
 from verilocc_mlir.pipeline.options import OPTIONS, Group, Kind, Option
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

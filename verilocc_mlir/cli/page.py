@@ -26,10 +26,7 @@ smt_dir_option = click.option(
 )
 
 
-def recording_for(wanted: object) -> Recording | None:
-    """A new recording where something of it is wanted."""
-    if not wanted:
-        return None
+def new_recording() -> Recording:
     from verilocc_mlir.pipeline.recording import Recording
 
     return Recording()
@@ -54,19 +51,13 @@ def write_obligations(directory: Path, recording: Recording) -> tuple[str, ...]:
     """
 
     from smt_verifier.artefacts import write_artefacts
-    from verilocc_mlir.mir.printer import print_function
 
-    inputs: dict[str, bytes] = {}
-    for record in recording.phases:
-        for side, function in (("before", record.before), ("after", record.after)):
-            if function is not None:
-                inputs[f"{record.phase}/{record.function}/{side}"] = print_function(function).encode()
     answers = [
         (replace(obligation, name=f"{record.phase}/{obligation.name}"), verdict)
         for record in recording.phases
         for obligation, verdict in record.asked
     ]
-    return write_artefacts(directory, inputs, answers)
+    return write_artefacts(directory, recording.texts(), answers)
 
 
 def write_page(
@@ -87,12 +78,10 @@ def write_page(
         InputError: the file cannot be written.
     """
     from verilocc_mlir.report.page.html import to_html
-    from verilocc_mlir.results.page import PageInput
 
     links: tuple[str, ...] = ()
     if obligations is not None:
         start = Path.cwd() if path == STDIO else Path(path).resolve().parent
         directory = Path(os.path.relpath(obligations.resolve(), start)).as_posix()
         links = tuple(f"{quote(directory)}/{name}" for name in files)
-    page_input = PageInput(target(report.target), tuple(recording.phases), links, recording.costs)
-    write(path, to_html(report, page_input).encode())
+    write(path, to_html(report, recording.page(target(report.target), links)).encode())

@@ -14,9 +14,11 @@ from verilocc_mlir.cli.extras import needs_service
 from verilocc_mlir.cli.options import click_option
 from verilocc_mlir.pipeline.options import OPTIONS
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, ServerAccess, Settings
+from verilocc_mlir.remote.cached_allocator import quiet_grpc
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
+    from verilocc_mlir.remote.allocator import RemoteAllocator
     from verilocc_mlir.remote.client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -96,8 +98,6 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
         UnsupportedError: the extra is not installed. InputError: as for ``Client``.
     """
     needs_service()
-    from verilocc_mlir.remote.cached_allocator import quiet_grpc
-
     with contextlib.ExitStack() as stack:
         with quiet_grpc():
             from verilocc_mlir.remote.client import Client
@@ -119,9 +119,8 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         return
     with client_of(settings.server, settings.access) as client:
         from verilocc_mlir.pipeline.chosen_allocators import allocators_of
-        from verilocc_mlir.remote.allocator import RemoteAllocator
 
-        yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))
+        yield allocators_of(settings, lambda s: _allocator_of(client, s))
 
 
 def server_version(settings: Settings) -> str:
@@ -129,6 +128,10 @@ def server_version(settings: Settings) -> str:
     if not settings.server:
         return ""
     with client_of(settings.server, settings.access) as client:
-        from verilocc_mlir.remote.allocator import RemoteAllocator
+        return _allocator_of(client, settings).version
 
-        return RemoteAllocator(client, allocator=settings.server_allocator).version
+
+def _allocator_of(client: Client, settings: Settings) -> RemoteAllocator:
+    from verilocc_mlir.remote.allocator import RemoteAllocator
+
+    return RemoteAllocator(client, allocator=settings.server_allocator)

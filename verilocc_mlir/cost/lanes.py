@@ -176,7 +176,6 @@ def loaded_from(instruction: Instruction, state: Mapping[int, Lanes], lanes: int
     return _held(address[0], state, lanes) if address else Lanes((0,) * lanes, (0,) * lanes)
 
 
-@lru_cache(maxsize=1024)
 def constant(number: int, lanes: int) -> Lanes:
     """The same number in each lane."""
     return Lanes((number & _WORD,) * lanes)
@@ -221,14 +220,12 @@ def _together(first: tuple[Hashable, ...], second: tuple[Hashable, ...]) -> tupl
     return tuple(zip(first, second, strict=True))
 
 
-@lru_cache(maxsize=1 << 14)
 def _opaque(*sources: Lanes) -> Lanes | None:
     """What a function gives of which only that is known: equal results where the operands are equal."""
     lanes = len(sources[0].values)
     return _grouped((0,) * lanes, tuple(zip(*(c for s in sources for c in (s.values, s.groups) if c), strict=True)))
 
 
-@lru_cache(maxsize=1 << 14)
 def either(a: Lanes, b: Lanes) -> Lanes | None:
     """What is known where either of two values may be there."""
     if a == b:
@@ -238,12 +235,10 @@ def either(a: Lanes, b: Lanes) -> Lanes | None:
     return first if first == second else None
 
 
-@lru_cache(maxsize=1 << 14)
 def add(a: Lanes, b: Lanes) -> Lanes | None:
     return _known(tuple(x + y & _WORD for x, y in zip(a.values, b.values, strict=True)), a, b)
 
 
-@lru_cache(maxsize=1 << 14)
 def subtract(a: Lanes, b: Lanes) -> Lanes | None:
     return _known(tuple(x - y & _WORD for x, y in zip(a.values, b.values, strict=True)), a, b)
 
@@ -253,7 +248,6 @@ def _known(values: tuple[int, ...], a: Lanes, b: Lanes) -> Lanes | None:
     return Lanes(values) if a.exact and b.exact else _grouped(values, _together(a.groups, b.groups))
 
 
-@lru_cache(maxsize=1 << 14)
 def multiply(a: Lanes, b: Lanes) -> Lanes | None:
     """A product with an unknown number is known but for its multiple, which is the same where both factors are."""
     if not b.exact:
@@ -275,7 +269,6 @@ def _bits(rule: Callable[..., int], *sources: Lanes) -> Lanes | None:
     return _exact(rule, sources) if all(source.exact for source in sources) else _opaque(*sources)
 
 
-@lru_cache(maxsize=1 << 14)
 def _exact(rule: Callable[..., int], sources: tuple[Lanes, ...]) -> Lanes:
     return Lanes(tuple(rule(*row) & _WORD for row in zip(*(s.values for s in sources), strict=True)))
 

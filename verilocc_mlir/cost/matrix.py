@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
 from verilocc_mlir.cost.rates import Figure, Origin, Source, sourced
 from verilocc_mlir.target.targets import SpeedModel, Target
@@ -56,7 +55,6 @@ class Mfma:
     is_small: bool
 
 
-@lru_cache(maxsize=512)
 @sourced(Origin.LLVM, "SISchedule.td, HWXDL cycles; tested against llvm-mca")
 def mfma(mnemonic: str, modifiers: str, target: Target) -> Mfma | None:
     """The MFMA that ``mnemonic`` is, or None.
@@ -146,7 +144,6 @@ def _overwrite_addend(first: Mfma) -> int:
     return first.passes - 1
 
 
-@lru_cache(maxsize=512)
 def wmma_cycles(mnemonic: str, target: Target) -> int:
     """Cycles for which a WMMA or SWMMAC of one wave holds the matrix unit."""
     match = _WMMA.match(mnemonic)

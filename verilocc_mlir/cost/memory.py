@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Block
 from verilocc_mlir.cost.instructions import SGPR, Instruction, Kind, is_vector, units
@@ -23,7 +22,6 @@ _COMBINED_HIGH_SHIFT = 8
 _COMBINED_MASK = 0x3F
 
 
-@lru_cache(maxsize=4096)
 def dwords(base: str) -> int:
     """32-bit words that a lane moves, from the mnemonic; 1 where it does not say."""
     sizes = [_DWORDS[part] for part in base.split("_") if part in _DWORDS]
@@ -55,7 +53,6 @@ def counters(instruction: Instruction, generation: int) -> tuple[str, ...]:
     return (vector, "lgkmcnt") if base.startswith("flat_") else (vector,)
 
 
-@lru_cache(maxsize=4096)
 def waits(text: str) -> tuple[tuple[str, int], ...]:
     """What an ``s_wait*`` waits for: pairs of a counter and how many may still be under way.
 

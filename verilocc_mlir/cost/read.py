@@ -19,8 +19,8 @@ from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
-from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import ElfImage, read_elf

@@ -17,10 +17,10 @@ from pathlib import Path
 from socket import recv_fds, send_fds, socket
 from typing import TypeVar
 
+from verilocc_mlir.crew.copied import fork
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.descendants import JOB_VARIABLE, JobWorker
-from verilocc_mlir.crew.frames import frame
-from verilocc_mlir.crew.isolated import fork
+from verilocc_mlir.crew.serve import frame
 from verilocc_mlir.crew.worker import WorkerFailure, kill_group
 from verilocc_mlir.errors import ToolchainError
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from socket import socketpair
 from typing import IO, Any
 
-from verilocc_mlir.crew.frames import Message, frame, receive
+from verilocc_mlir.crew.copied import Copy
+from verilocc_mlir.crew.serve import Message, frame, receive
 
 _GRACE_S = 5.0
 _START = "import pickle, sys; sys.path[:] = sys.argv[2:]; pickle.loads(bytes.fromhex(sys.argv[1]))()"
@@ -60,8 +61,6 @@ class Worker:
         try:
             with theirs:
                 if fork and _is_single_threaded():
-                    from verilocc_mlir.crew.copied import Copy
-
                     self._process: Any = Copy(work, theirs.fileno(), self._errors.fileno())
                 else:
                     self._process = self._launch(work, theirs.fileno())

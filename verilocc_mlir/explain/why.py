@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.explain.boxes import demand_of_bank, is_of_bank, peak, registers_of_lanes
 from verilocc_mlir.explain.follow import TextMove, follow
-from verilocc_mlir.explain.pressure import demand_of_bank, is_of_bank, peak, registers_of_lanes
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.problem.build import phase_liveness
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.results.page import PhaseRecord
 from verilocc_mlir.results.why import FilePressure, LiveValue, Moved, Site, Threshold, WhyFunction
-from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps, parts_of, register_gaps
 from verilocc_mlir.spilling.ground import constants
 from verilocc_mlir.spilling.relieve import Spiller

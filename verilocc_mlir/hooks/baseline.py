@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.judge import judge, more, spill_traffic
+from verilocc_mlir.cost.compare import judge, more, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.read import ReadOptions, loops_of_ir, read_functions
 from verilocc_mlir.cost.together import Pair, costs_together

@@ -45,7 +45,7 @@ from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.settings import REQUIRED, REQUIRED_HINT, Settings
 from verilocc_mlir.store import Store, default_directory
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.choose import with_own_llvm
 from verilocc_mlir.toolchain.descriptor import Cause
 from verilocc_mlir.toolchain.find import Toolchain

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +181,7 @@ class IreeResult:
             return ExitCode.PROVED
         return ExitCode.REFUTED if any(_is_refuted(k) for k in self.kernels) else ExitCode.UNKNOWN
 
-    @cached_property
+    @property
     def report(self) -> dict[str, Any]:
         """All of it but the bytes, as plain lists and dictionaries."""
         return {

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verilocc_mlir.crew.isolated import Ended, call_isolated
+from verilocc_mlir.crew.copied import Ended, call_isolated
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 
 log = logging.getLogger("verilocc_mlir.hooks.mlir")

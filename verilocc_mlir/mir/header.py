@@ -169,7 +169,6 @@ def _depth(section: str) -> int:
     return 0 if not section else 4 if section in _NESTED else 2
 
 
-@lru_cache(maxsize=4096)
 def _header_line(section: str, text: str) -> tuple[int, str, str]:
     """Indent, field and pattern of a line in a section or above it."""
     match = _LINE.match(text)
@@ -209,18 +208,17 @@ def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-@lru_cache(maxsize=32)
 def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by
     breaks.
     """
     complete: list[str] = []
-    current: list[str] = []
+    current = ""
     for line in section(header, key):
-        current.append(line)
+        current = f"{current}\n{line}" if current else line
         if line.endswith(" }"):
-            complete.append("\n".join(current))
-            current = []
+            complete.append(current)
+            current = ""
     if current:
         raise InputError(f"a row of {key!r} does not end")
     return tuple(complete)

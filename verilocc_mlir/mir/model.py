@@ -245,7 +245,7 @@ class MachineFunction:
                 values.setdefault(key, value.strip())
         return values
 
-    @cached_property
+    @property
     def opcodes(self) -> frozenset[str]:
         """All opcodes, debug ones included."""
         return frozenset([i.opcode for b in self.blocks for i in b.instructions])
@@ -256,7 +256,7 @@ class MachineFunction:
         every = {op.text: op for b in self.blocks for i in b.instructions for op in i.all_operands}
         return tuple(every.values())
 
-    @cached_property
+    @property
     def has_virtual_registers(self) -> bool:
         """Whether any operand is one."""
         return any(op.vreg >= 0 for op in self.distinct_operands)

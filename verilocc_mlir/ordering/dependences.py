@@ -106,7 +106,6 @@ def _item(number: int, instructions: tuple[Instruction, ...], *, pinned: bool) -
     return Item(number, instructions, stays, frozenset(reads), frozenset(writes), known)
 
 
-@lru_cache(maxsize=1 << 14)
 def _registers(name: str) -> tuple[int, ...]:
     register = physical_register(name)
     if register.bank is Bank.SPECIAL:

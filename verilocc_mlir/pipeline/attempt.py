@@ -33,9 +33,8 @@ from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 if TYPE_CHECKING:
-    from verilocc_mlir.spilling import Relieved, Spiller
-    from verilocc_mlir.spilling.relieve import Tight
-    from verilocc_mlir.splitting import Stuck
+    from verilocc_mlir.spilling.relieve import Relieved, Spiller, Tight
+    from verilocc_mlir.splitting.search import Stuck
 
 _FINDINGS_KEPT = 20
 _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
@@ -225,7 +224,7 @@ class _Splits:
         if last is None or last.partial is None or candidate.problem is None:
             return candidate
         from verilocc_mlir.spilling.ground import ground
-        from verilocc_mlir.splitting import Laid, Stuck, split
+        from verilocc_mlir.splitting.search import Laid, Stuck, split
 
         with self.clock.measure("spill"):
             result = split(ground(source, candidate.problem, self.target), last.partial)
@@ -313,7 +312,8 @@ def _in_place(
 
 
 def _spiller(source: MachineFunction, problem: AllocationProblem, target: Target) -> Spiller:
-    from verilocc_mlir.spilling import Spiller
+    # Most functions need no spill code.
+    from verilocc_mlir.spilling.relieve import Spiller
 
     return Spiller(source, problem, target)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.learned import check_plan_model
 from verilocc_mlir.pipeline.settings import Settings, check_required

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.budget import within
+from verilocc_mlir.cost.assembly import parse_assembly
+from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
@@ -40,8 +42,7 @@ from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, trapped
-from verilocc_mlir.toolchain.mmra import loses_mmra
+from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import unverified, without_functions
@@ -416,9 +417,7 @@ class Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """Ours beside LLVM's, where the two do the same work."""
-        from verilocc_mlir.cost.assembly import parse_assembly
-        from verilocc_mlir.cost.together import costs_together
-        from verilocc_mlir.pipeline.cost_rows import cost_rows
+        from verilocc_mlir.pipeline.recording import cost_rows
 
         texts = self.finisher.finish(done, "asm"), llvm("asm").result()
         with self.clock.measure("cost"):

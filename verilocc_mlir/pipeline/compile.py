@@ -13,6 +13,7 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.callees import BrokenPromiseError
 from verilocc_mlir.pipeline.compilation import Compilation, Compiled
 from verilocc_mlir.pipeline.guard import anything_left, with_callers
+from verilocc_mlir.pipeline.learned import check_plan_model
 from verilocc_mlir.pipeline.settings import Effort, Settings, check_required, require_server
 from verilocc_mlir.results.compile import FunctionReport
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -54,8 +55,6 @@ def compile_module(
     """
     check_required(settings)
     if settings.plan_model is not None or settings.effort is Effort.LEARNED:
-        from verilocc_mlir.pipeline.learned import check_plan_model
-
         check_plan_model(settings)
     started = partial(Compilation, data, path, settings, allow_unproved, allocators, recording)
     whole = allow_unproved or not settings.fallback

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE, promise
 from verilocc_mlir.pipeline.plans import Planned
 from verilocc_mlir.toolchain.drivers.job import FileKind
-from verilocc_mlir.toolchain.frame_marks import with_frame_marks, without_frame_marks
-from verilocc_mlir.toolchain.mmra import same_but_waits
+from verilocc_mlir.toolchain.mir_repairs import same_but_waits, with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import VerifierFault, unverified, verifier_fault, verifier_faults
-
-if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
 
 
 @dataclass

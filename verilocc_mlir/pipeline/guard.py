@@ -2,7 +2,7 @@
 replaced by a worse one.
 
 Spills count by themselves: no modelled cycles make up for more of them. Else the comparison of both costs decides
-(``cost/judge.py``): modelled cycles where they are further apart than the model's error bar, waves and instructions
+(``cost/compare.py``): modelled cycles where they are further apart than the model's error bar, waves and instructions
 below it.
 """
 
@@ -10,19 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from verilocc_mlir.cost.compare import Ground, judge, more, spill_traffic
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
-
-if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
-
-
-def spill_traffic(cost: KernelCost) -> float:
-    """Registers stored to and loaded from memory or lanes, by estimated executions."""
-    from verilocc_mlir.cost.judge import spill_traffic as traffic
-
-    return traffic(cost)
 
 
 def cycles_beside(ours: KernelCost, theirs: KernelCost) -> str:
@@ -36,8 +27,6 @@ def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
     Args:
         theirs: of code whose loops run equally often (``cost/together.py``).
     """
-    from verilocc_mlir.cost.judge import Ground, judge, more
-
     result: list[str] = []
     spills = spill_traffic(ours), spill_traffic(theirs)
     if more(*spills):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.own_process import is_own_process
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
-from verilocc_mlir.remote.plans import PlanServer
+from verilocc_mlir.remote import PlanServer
 from verilocc_mlir.target.targets import TARGETS
 
 VARIABLE = "VERILOCC_PLAN_MODEL"
@@ -101,10 +101,10 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
         try:
             return _stated_there(server, given, facts)
         except (AllocationFailure, InputError) as error:
-            notes.append(f"plans: {_line(error)}; the model here is asked instead")
+            notes.append(f"plans: {error.without_hint}; the model here is asked instead")
         return replace(_stated_here(given, first, code, facts), notes=tuple(notes))
     except (InputError, UnsupportedError) as error:
-        return Stated("", notes=(*notes, f"plans: none of a model is tried: {_line(error)}"))
+        return Stated("", notes=(*notes, f"plans: none of a model is tried: {error.without_hint}"))
 
 
 def _stated_here(given: Planned, first: Plan, code: bytes, facts: Mapping[str, float] | None) -> Stated:
@@ -134,10 +134,6 @@ def _answer(text: str) -> Answer | None:
         return Answer.parse(text)
     except InputError:
         return None
-
-
-def _line(error: VeriloccError) -> str:
-    return f"{error.where}: {error.what}" if error.where else error.what
 
 
 def model_directory(named: Path | None) -> Path:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Effort, ServerAccess, Settings
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 _E = TypeVar("_E", bound=Enum)
 

@@ -296,10 +296,7 @@ class PhaseRunner:
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
         if candidate.spills and function.chosen is not None:
-            # Few functions spill.
-            from verilocc_mlir.spilling.code import with_shared_slots
-
-            function.chosen = with_shared_slots(function.chosen)
+            function.chosen = in_shared_slots(function.chosen)
 
     def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
         """The attempts before any spill code: an earlier variant's, if there are such, and nobody wants to look."""
@@ -430,3 +427,11 @@ class NoAllocation(Exception):
     def __init__(self, reports: dict[str, PhaseReport]) -> None:
         self.reports = reports
         super().__init__("no allocation")
+
+
+def in_shared_slots(function: MachineFunction) -> MachineFunction:
+    """The function with one stack slot for values that are never stored at the same time."""
+    # Few functions spill.
+    from verilocc_mlir.spilling.code import with_shared_slots
+
+    return with_shared_slots(function)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.cost.compare import spill_traffic
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, WHOLE_PHIS, Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort
-
-if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
 
 LEAST_PROMISE = 0.03
 """Share of its modelled cycles that another order could bring at most, below which none is tried."""

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
 from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -48,8 +50,6 @@ from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
 if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
-    from verilocc_mlir.cost.together import Reference
     from verilocc_mlir.ordering.early import EarlyOrder
 
 
@@ -301,8 +301,6 @@ class Planned:
 
         A function that does not do the same work there is left out: it cannot be compared (``cost/together.py``).
         """
-        from verilocc_mlir.cost.together import Reference
-
         with self.clock.measure("cost"):
             text = assembly.decode()
             if self._reference is None:

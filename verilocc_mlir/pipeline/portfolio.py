@@ -14,14 +14,17 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
+from verilocc_mlir.cost.compare import error_bar, spill_traffic
+from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.total import work
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.candidates import Candidate, effective
+from verilocc_mlir.pipeline.candidates import Answer, Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
-from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
+from verilocc_mlir.pipeline.guard import shortfalls
+from verilocc_mlir.pipeline.learned import stated
 from verilocc_mlir.pipeline.phase import same_module, with_functions
 from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plans, has_promise, ordered_plans, plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
@@ -29,10 +32,8 @@ from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
+from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.run import ToolFailure
-
-if TYPE_CHECKING:
-    from verilocc_mlir.cost.model import KernelCost
 
 Costs = Mapping[str, "KernelCost"]
 _ALIKE = ("mfma", "lds", "memory")
@@ -181,8 +182,6 @@ class Portfolio:
         Raises:
             InputError: it is none. UnsupportedError: it comes to nothing for this input.
         """
-        from verilocc_mlir.pipeline.answers import Answer
-
         given, candidate = self.given, Answer.parse(words).candidate
         if candidate.plan != DEFAULT and candidate.plan not in given.plans((candidate.plan,)):
             reason = "LLVM does not have it for this input, or the input has decided it"
@@ -266,8 +265,6 @@ class Portfolio:
 
     def _add_stated(self) -> None:
         """What the model of plans states, as many answers as are wanted; nothing where no order promises anything."""
-        from verilocc_mlir.pipeline.learned import stated
-
         given = self.given
         costs = self._prices.get(Candidate(self._first), self.greedy)
         if not given.ir or not (self._is_short or has_promise(costs)):
@@ -396,8 +393,6 @@ class Portfolio:
         least and has most waves; then the cheapest, ours and the default plan first. Of a called function, whose
         cycles its callers count, the one that executes fewest instructions.
         """
-        from verilocc_mlir.cost.judge import error_bar
-
         candidates = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
         if not candidates:
             return None
@@ -564,9 +559,6 @@ def _is_bound(cost: KernelCost) -> bool:
     """Whether units bind it whose work no allocation changes, and it has nothing that an allocation adds. On RDNA the
     VALU's work adds to theirs, and LLVM's allocation may pair more of it, so there it is never so.
     """
-    from verilocc_mlir.cost.total import work
-    from verilocc_mlir.target.targets import target
-
     alike = {name: cycles if name in _ALIKE else 0.0 for name, cycles in cost.units.items()}
     return cost.cycles <= work(alike, target(cost.target)) and not spill_traffic(cost)
 

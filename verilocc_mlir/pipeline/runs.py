@@ -18,7 +18,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
-from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared
+from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared, in_shared_slots
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
 from verilocc_mlir.problem.model import Phase
@@ -353,11 +353,8 @@ class Runs:
 def _with_shared_slots(text: str, path: str) -> str:
     if not _SPILLED.search(text):
         return text
-    # Few files spill.
-    from verilocc_mlir.spilling.code import with_shared_slots
-
     file = parse_mir(text, path)
-    functions = tuple(map(with_shared_slots, file.functions))
+    functions = tuple(map(in_shared_slots, file.functions))
     if all(one is other for one, other in zip(functions, file.functions, strict=True)):
         return text
     return print_mir(replace(file, functions=functions))

@@ -12,7 +12,7 @@ from typing import Any
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.results.compile import FunctionReport, Report
-from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain import ToolchainChoice
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable. Where it is set, llc's machine verifier runs unless ``Settings.verify`` says otherwise."""
@@ -61,7 +61,7 @@ class Settings:
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
-        plan: an answer (``pipeline/answers.py``) that alone is tried; ``""``: what the effort tries.
+        plan: an answer (``pipeline/candidates.py``) that alone is tried; ``""``: what the effort tries.
         plans: answers of the model of plans that are tried, where the effort is LEARNED.
         plan_model: its directory; None: what ``$VERILOCC_PLAN_MODEL`` says, else the one that is installed.
         model_samples: answers of a model that are compared by price for one phase of one function; None: what

@@ -223,6 +223,7 @@ def _points(
     """
     points_of: dict[int, list[Point]] = {v: [] for v in members}
     masks: dict[int, int] = {}
+    families = {opcode: opcode_family(opcode) for opcode in function.opcodes}
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         for index, instruction in enumerate(block.instructions, start):
             if instruction.opcode == "BUNDLE" or is_debug(instruction):
@@ -240,7 +241,7 @@ def _points(
                 key = (operand.vreg, _kind(operand))
                 touched[key] = touched.get(key, 0) | mask
             if touched:
-                family = opcode_family(instruction.opcode)
+                family = families[instruction.opcode]
                 for (vreg, kind), mask in touched.items():
                     slot = 4 * index + (2 if kind == "def" else 1)
                     points_of[vreg].append(Point(slot, mask, kind, depth, family))

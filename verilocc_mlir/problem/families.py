@@ -7,7 +7,6 @@ manuals.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 FAMILIES = (
     "mfma", "wmma", "valu", "trans", "load", "store", "lds", "salu", "smem", "copy", "branch", "call", "other",
@@ -29,7 +28,6 @@ _SCALAR_MEMORY = re.compile(
 _COPIES = frozenset({"COPY", "PRED_COPY", "WWM_COPY", "V_ACCVGPR_MOV_B32", "SCHED_COPY"})
 
 
-@lru_cache(maxsize=None)
 def opcode_family(opcode: str) -> str:
     """The family of an opcode; ``"other"`` for what executes nothing (``IMPLICIT_DEF``, ``KILL``, fences, waits)."""
     if opcode in _COPIES:

@@ -219,7 +219,7 @@ def _chains(
 ) -> Iterator[Preference]:
     """Matrix operations whose addend could be in the registers of the result."""
     for index, instruction in enumerate(instructions, start):
-        if opcode_family(instruction.opcode) != "mfma" or len(instruction.defs) != 1:
+        if len(instruction.defs) != 1 or opcode_family(instruction.opcode) != "mfma":
             continue
         result, *sources = instruction.defs[0], *(o for o in instruction.operands if o.vreg >= 0 and not o.implicit)
         addend = sources[2] if len(sources) > 2 else None

@@ -16,10 +16,9 @@ from verilocc.v1 import verdict_pb2
 from verilocc_mlir.allocators.protocol import UNKNOWN_VERSION, AllocationFailure, ServedProposal, ServerAttempt
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_mlir.remote import wire
+from verilocc_mlir.remote import RankedPlans, wire
 from verilocc_mlir.remote.client import Client, RemoteError
-from verilocc_mlir.remote.plans import RankedPlans
-from verilocc_mlir.remote.tries import printable, tries_of
+from verilocc_mlir.remote.wire import printable, tries_of
 from verilocc_mlir.target.registers import physical_register
 
 DEFAULT_REST_SECONDS = 30.0

@@ -21,7 +21,7 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess, way_to
-from verilocc_mlir.remote.tries import DOMAIN, code_of, printable, seconds_of
+from verilocc_mlir.remote.wire import DOMAIN, code_of, printable, seconds_of
 
 _ALLOCATION = "/verilocc.v1.AllocationService"
 _AUDIT = "/verilocc.v1.AuditService"

@@ -179,16 +179,17 @@ def _side(listing: Listing, side: str, finding: Finding) -> str:
     title = f"{'before' if side == 'pre' else 'after'} allocation: {listing.path}"
     if not marks:
         return f"<div><h3>{escape(title)}</h3><p class=help>nothing of it</p></div>"
+    lines = listing.lines
     line_numbers = sorted({n for line in marks for n in range(line - _CONTEXT, line + _CONTEXT + 1)})
     rows: list[str] = []
     last = 0
-    for number in (n for n in line_numbers if 1 <= n <= len(listing.lines)):
+    for number in (n for n in line_numbers if 1 <= n <= len(lines)):
         if last and number > last + _GAP:
             rows.append("<span class=gap>…</span>\n")
             last = number - 1
         for line_number in range(last + 1 if last else number, number + 1):
             kind = marks.get(line_number, "")
-            text = f"{line_number:6} {escape(listing.lines[line_number - 1])}"
+            text = f"{line_number:6} {escape(lines[line_number - 1])}"
             rows.append(f'<span class="line {kind}" title="{kind}">{text}</span>\n' if kind else f"{text}\n")
         last = number
     return f"<div><h3>{escape(title)}</h3><pre>{''.join(rows)}</pre></div>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from smt_verifier.audit import AuditReport, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome, combine
@@ -27,7 +26,7 @@ class Listing:
     def sha256(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    @cached_property
+    @property
     def lines(self) -> tuple[str, ...]:
         return tuple(self.text.split("\n"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.protocol import ModelUse, ServerAttempt
 from verilocc_mlir.errors import ExitCode
-from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling import SpillAction
 
 REPORT_VERSION = 8
 """Version of the JSON form; raised whenever ``schema.json`` changes."""

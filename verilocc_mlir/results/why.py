@@ -13,7 +13,7 @@ from verilocc_mlir import forms
 from verilocc_mlir.forms import Form, Positive, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.results.documents.compile import ResourcesForm, SpillForm
-from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling import SpillAction
 
 WHY_VERSION = 2
 """Version of the JSON form; raised whenever ``why.schema.json`` changes."""

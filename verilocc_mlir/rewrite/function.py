@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import is_terminator
@@ -13,10 +13,9 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.header import function_liveins, rows, virtual_registers
 from verilocc_mlir.mir.model import BasicBlock, Instruction, LiveIn, MachineFunction, MirFile, Operand, OperandKind
 from verilocc_mlir.mir.operands import register_operand
-from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment
-from verilocc_mlir.rewrite.assignment import Placed, assignment
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal, Segment
 from verilocc_mlir.target.lanes import full_lanes, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import compose, register_of_units
+from verilocc_mlir.target.registers import PhysicalRegister, compose, physical_register, register_of_units
 from verilocc_mlir.target.targets import Target
 
 
@@ -412,3 +411,51 @@ def _registers(place: Placed, lanes: int) -> list[str]:
     if lanes == full_lanes(16 * place.live_range.lanes):
         return [place.register.name]
     return [register_of_units(part) for at, part in _parts(place) if lanes >> at & 1]
+
+
+# Which physical register each virtual register got, and which of its lanes hold something at a slot.
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One virtual register and its place.
+
+    Attributes:
+        live_range: the range it came from.
+        register: what it was given.
+    """
+
+    live_range: LiveRange
+    register: PhysicalRegister
+
+    def live_lanes(self, slot: int) -> int:
+        """Mask of the 16-bit lanes that are live at ``slot``."""
+        lanes = 0
+        for group in self.live_range.groups:
+            at = bisect_right(group.segments, slot, key=lambda segment: segment[0]) - 1
+            if at >= 0 and slot < group.segments[at][1]:
+                lanes |= group.lanes
+        return lanes
+
+
+def assignment(problem: AllocationProblem, proposal: Proposal) -> Mapping[int, Placed]:
+    """Virtual register number to its place.
+
+    Raises:
+        InputError: the proposal leaves a range without a register, or gives one of another size.
+        UnsupportedError: it names a register that does not exist.
+    """
+    where = f"function {problem.function}, {problem.phase} phase, {proposal.allocator}"
+    if len(proposal.registers) != len(problem.ranges):
+        raise InputError(f"{len(proposal.registers)} registers proposed for {len(problem.ranges)} ranges", where=where)
+    placed: dict[int, Placed] = {}
+    for live_range, name in zip(problem.ranges, proposal.registers, strict=True):
+        if not name:
+            raise InputError(f"no register proposed for {live_range.name}", where=where)
+        register = physical_register(name)
+        if len(register.units) != live_range.lanes:
+            raise InputError(
+                f"${name} has {len(register.units)} 16-bit lanes, {live_range.name} has {live_range.lanes}", where=where
+            )
+        placed[int(live_range.name[1:])] = Placed(live_range, register)
+    return placed

@@ -21,7 +21,7 @@ from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.remote import wire
 from verilocc_mlir.remote.client import RemoteError
-from verilocc_mlir.remote.tries import printable, tries_of
+from verilocc_mlir.remote.wire import printable, tries_of
 from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target, target

@@ -28,7 +28,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
-from verilocc_mlir.remote.tries import code_of
+from verilocc_mlir.remote.wire import code_of
 from verilocc_mlir.service.admission import Admission
 from verilocc_mlir.service.envelope import JSON
 from verilocc_mlir.service.logs import log

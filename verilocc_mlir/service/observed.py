@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.remote.tries import number
+from verilocc_mlir.remote.wire import number
 from verilocc_mlir.service.pool import PoolCounts
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.version import __version__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +29,6 @@ def reflect(server: grpc.aio.Server, services: Sequence[str]) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(V1, {"ServerReflectionInfo": method}),))
 
 
-@functools.cache
 def _describe_v1() -> None:
     """Have the descriptors of v1 where those of v1alpha are."""
     file = descriptor_pb2.FileDescriptorProto()

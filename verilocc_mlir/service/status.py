@@ -14,7 +14,7 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
 from verilocc.v1 import allocation_service_pb2 as allocation
-from verilocc_mlir.remote.tries import DOMAIN, number
+from verilocc_mlir.remote.wire import DOMAIN, number
 
 _MESSAGE_BYTES = 1024
 """A status travels in trailers, which clients limit to 8 KiB, the message in it twice and escaped."""

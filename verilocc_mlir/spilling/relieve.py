@@ -14,7 +14,7 @@ from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem, united
-from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.choose import Candidates, Excess, PackedExcess, choose, load_ahead
 from verilocc_mlir.spilling.ground import ground
 from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills

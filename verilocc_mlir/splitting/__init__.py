@@ -4,8 +4,3 @@ An allocator that found no place for some ranges says where it put the others (`
 laid over several registers, one after the other, with a copy at each change; so are those that it drives out, where it
 needs unbroken room. What comes out is another text and a complete assignment for it, proved like any other.
 """
-
-from verilocc_mlir.splitting.search import Laid, Stuck, split
-from verilocc_mlir.splitting.write import Split
-
-__all__ = ["Laid", "Split", "Stuck", "split"]

@@ -187,11 +187,17 @@ _TRIED = 2
 """Registers tried for the greater part of a range."""
 
 
+_Unbroken = tuple[list[int], list[int], list[int], list[int]]
+"""When parts start, in order, and those that started before each; the same for when they stop."""
+
+
 class Links:
     """The parts of one range, their times and the cuts between them. Sets of parts are integers with a bit for each."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self.times = _union(parts.times)
+        """When any part is live."""
         self._up_to = [0, *accumulate(times.bit_count() for times in parts.times)]
         between: dict[tuple[int, int], float] = {}
         for cut in parts.cuts:
@@ -202,11 +208,6 @@ class Links:
             alike.setdefault((high - low, weight), []).append(low)
         # Most parts follow one another in straight code: the cuts between them differ in their places alone.
         self._cuts = [(distance, weight, _bits(lows)) for (distance, weight), lows in alike.items()]
-
-    @cached_property
-    def times(self) -> int:
-        """When any part is live."""
-        return _union(self.parts.times)
 
     def area(self, parts: int) -> int:
         return sum([self._up_to[stop] - self._up_to[start] for start, stop in runs(parts)])
@@ -244,34 +245,28 @@ class Links:
 
     def blocked(self, taken: int) -> int:
         """The parts that are live at some of the times ``taken``."""
-        starts, started, stops, stopped = self._unbroken
+        broken, (starts, started, stops, stopped) = self._stretches
         blocked = 0
         for start, stop in runs(taken):
             blocked |= started[bisect_left(starts, stop)] & ~stopped[bisect_right(stops, start)]
-        for part in self._broken:
+        for part in broken:
             if self.parts.times[part] & taken:
                 blocked |= 1 << part
         return blocked
 
     @cached_property
-    def _stretches(self) -> list[list[tuple[int, int]]]:
-        """When each part is live."""
-        return [runs(times) for times in self.parts.times]
-
-    @cached_property
-    def _broken(self) -> list[int]:
-        """The parts that are live in several stretches of time: those that several blocks share."""
-        return [part for part, stretches in enumerate(self._stretches) if len(stretches) > 1]
-
-    @cached_property
-    def _unbroken(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """When the others start, in order, and those that started before each; the same for when they stop."""
-        rows = [(*stretches[0], 1 << part) for part, stretches in enumerate(self._stretches) if len(stretches) == 1]
-        result: list[list[int]] = []
+    def _stretches(self) -> tuple[list[int], _Unbroken]:
+        """The parts that are live in several stretches of time: those that several blocks share. When the others start
+        and stop.
+        """
+        live = [runs(times) for times in self.parts.times]
+        broken = [part for part, stretches in enumerate(live) if len(stretches) > 1]
+        rows = [(*stretches[0], 1 << part) for part, stretches in enumerate(live) if len(stretches) == 1]
+        ends: list[list[int]] = []
         for end in (0, 1):
             ordered = sorted((row[end], row[2]) for row in rows)
-            result += [at for at, _ in ordered], [*accumulate((bit for _, bit in ordered), int.__or__, initial=0)]
-        return result[0], result[1], result[2], result[3]
+            ends += [at for at, _ in ordered], [*accumulate((bit for _, bit in ordered), int.__or__, initial=0)]
+        return broken, (ends[0], ends[1], ends[2], ends[3])
 
 
 class Cover:

@@ -230,7 +230,6 @@ def _derived(name: str) -> RegisterClass | None:
     return None
 
 
-@lru_cache(maxsize=None)
 def _lookup(name: str) -> RegisterClass | None:
     return _plain(name) or _derived(name)
 
@@ -267,7 +266,6 @@ def contains(cls: RegisterClass, phys: PhysicalRegister) -> bool:
     return phys.first in _range(cls, phys.bank)
 
 
-@lru_cache(maxsize=None)
 def _range(cls: RegisterClass, bank: Bank) -> range:
     align = cls.alignment(bank)
     if cls.window:
@@ -278,7 +276,6 @@ def _range(cls: RegisterClass, bank: Bank) -> range:
     return range(0, size - cls.width + 1, align)
 
 
-@lru_cache(maxsize=None)
 def members(cls: RegisterClass, bank: Bank) -> range | tuple[int, ...]:
     """Numbers of the first 32-bit register of every member in a numbered file, ascending.
 
@@ -293,7 +290,6 @@ def members(cls: RegisterClass, bank: Bank) -> range | tuple[int, ...]:
     return tuple(sorted({r.first for r in registers if r.bank is bank}))
 
 
-@lru_cache(maxsize=None)
 def member_names(cls: RegisterClass) -> frozenset[str]:
     """MIR names, without ``$``, of all members."""
     if cls.derived is not None:

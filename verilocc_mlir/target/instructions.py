@@ -87,11 +87,12 @@ def _tables() -> _Tables:
     return _Tables(tuple(versions), modes, *lists)
 
 
-@lru_cache(maxsize=None)
-def _numbers(row: int) -> dict[str, str]:
-    """Opcodes of a row of names, each with the number of its shape."""
-    tables = _tables()
-    return dict(zip(tables.names[row].split(" "), tables.numbers[row].split(" "), strict=True))
+def _shape(opcode: str, tables: _Tables) -> str | None:
+    """The shape of an opcode; None for one that LLVM does not have."""
+    # Names are in alphabetical order; a row of them begins with the first.
+    row = bisect_right(tables.names, opcode, key=lambda row: row.partition(" ")[0]) - 1
+    names = tables.names[row].split(" ")
+    return tables.shapes[int(tables.numbers[row].split(" ")[names.index(opcode)])] if opcode in names else None
 
 
 def llvm_versions() -> tuple[str, ...]:
@@ -104,7 +105,6 @@ def opcodes() -> Collection[str]:
     return [opcode for row in _tables().names for opcode in row.split(" ")]
 
 
-@lru_cache(maxsize=None)
 def _operand(number: str, mode: int) -> OperandDescription:
     kind, tied_to, early_clobber, classes = _tables().operands[int(number)].split("\t")
     of_mode = classes.split("/")
@@ -124,11 +124,10 @@ def instruction(opcode: str, processor: str = "gfx900") -> InstructionDescriptio
     tables = _tables()
     if processor not in tables.modes:
         raise UnsupportedError(f"LLVM {tables.versions[0]} has no processor {processor}")
-    # Names are in alphabetical order; a row of them begins with the first.
-    number = _numbers(bisect_right(tables.names, opcode, key=lambda row: row.partition(" ")[0]) - 1).get(opcode)
-    if number is None:
+    shape = _shape(opcode, tables)
+    if shape is None:
         return None
-    definitions, operands, *sets, counts, other = tables.shapes[int(number)].split("\t")
+    definitions, operands, *sets, counts, other = shape.split("\t")
     uses, defines, properties, form = (tables.words[int(number)].split() for number in sets)
     return InstructionDescription(
         opcode,

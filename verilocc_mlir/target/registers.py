@@ -143,7 +143,6 @@ def _has(bank: Bank, number: int) -> bool:
     return BANK_BASE[bank] + 2 * number < _BANK_END[bank]
 
 
-@lru_cache(maxsize=None)
 def tuple_name(bank: Bank, first: int, width: int) -> str:
     """MIR name without ``$`` of ``width`` consecutive 32-bit registers of ``bank`` from number ``first``."""
     return "_".join(f"{bank.value}{n}" for n in range(first, first + width))
@@ -181,7 +180,6 @@ for _name, _units in _special_units.items():
     _unit_registers.setdefault(_units, _name)  # an aperture's units are those of its _lo, which comes first
 
 
-@lru_cache(maxsize=None)
 def register_of_units(units: tuple[int, ...]) -> str:
     """MIR name without ``$`` of the register made of exactly ``units``, lowest first.
 

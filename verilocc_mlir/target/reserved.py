@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import section
@@ -219,16 +218,16 @@ def _needs_base_pointer(function: MachineFunction, attributes: FunctionAttribute
     return alignment > 16 or "alignstack" in " ".join(attributes.words) or "stackrealign" in attributes.strings
 
 
-@lru_cache(maxsize=64)
-def _always_reserved() -> tuple[tuple[int, str], ...]:
-    rows = [
+_ALWAYS_RESERVED = (
+    *(
         (unit, name)
         for name, _ in SPECIAL_REGISTERS
         if name not in _ALWAYS_FREE and name not in _PSEUDO
         for unit in physical_register(name).units
-    ]
-    rows += [(TTMP_BASE + k, f"ttmp{k // 2}") for k in range(2 * FILE_SIZES["ttmp"])]
-    return tuple(rows)
+    ),
+    *((TTMP_BASE + k, f"ttmp{k // 2}") for k in range(2 * FILE_SIZES["ttmp"])),
+)
+"""Units that no function may use, each with its register."""
 
 
 def allocatable(function: MachineFunction, preamble: str, target: Target) -> Allocatable:
@@ -258,7 +257,7 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
     vgpr, agpr = _vector_budgets(attributes, target)
     reasons: dict[str, str] = {}
     reserved: set[int] = set()
-    for unit, name in _always_reserved():
+    for unit, name in _ALWAYS_RESERVED:
         reserved.add(unit)
         reasons[name] = "never allocatable"
     set_aside = _set_aside(info)
@@ -268,7 +267,7 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         register = physical_register(name)
         reserved.update(register.units)
         reasons[name] = why
-    kept_units = {unit for unit, _ in _always_reserved()}
+    kept_units = {unit for unit, _ in _ALWAYS_RESERVED}
     kept_units.difference_update(unit for name in _LOST_IN_CALLS for unit in physical_register(name).units)
     for key in _KEPT_BY_CALLS:
         kept_units.update(unit for name in _names(info, key) for unit in physical_register(name).units)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
+from verilocc_mlir.toolchain import TOOLCHAIN_VARIABLE, ToolchainChoice
 from verilocc_mlir.toolchain.find import LlvmTools, find_toolchain
 
 _NAMED = ("VERILOCC_LLC", "VERILOCC_LLVM")

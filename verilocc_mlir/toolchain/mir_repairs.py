@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from verilocc_mlir.errors import UnsupportedError
@@ -102,15 +101,20 @@ _WIDTHS = {"agpr": (), "sgpr": (2, 4), "vgpr": (2, 3, 4, 8)}
 
 def close_masks(mir: str) -> str:
     """Machine IR whose masks name the halves, and the usual tuples, of the 32-bit registers that they name."""
-    return _MASK.sub(lambda match: _closed(match[0]), mir)
+    return _with_masks(mir, _closed)
 
 
 def shorten_masks(mir: str) -> str:
     """Machine IR whose masks leave out what ``close_masks`` adds."""
-    return _MASK.sub(lambda match: _shortened(match[0]), mir)
+    return _with_masks(mir, _shortened)
 
 
-@lru_cache(maxsize=64)
+def _with_masks(mir: str, changed: Callable[[str], str]) -> str:
+    """The text with its masks changed, of which it repeats a few."""
+    masks = {mask: changed(mask) for mask in {match[0] for match in _MASK.finditer(mir)}}
+    return _MASK.sub(lambda match: masks[match[0]], mir)
+
+
 def _closed(mask: str) -> str:
     names = _names(mask)
     whole = {bank: {n for n in range(1024) if f"${bank}{n}" in names} for bank in _BANKS}
@@ -118,7 +122,6 @@ def _closed(mask: str) -> str:
     return f"CustomRegMask({','.join([*names, *(name for name in implied if name not in names)])})"
 
 
-@lru_cache(maxsize=64)
 def _shortened(mask: str) -> str:
     names = _names(mask)
     kept = [name for name in names if not _is_implied(name, names)]
@@ -306,3 +309,109 @@ def refuse_unknown_intrinsics(mir: str, *, where: str = "", version: str = "this
             hint="use the LLVM that the front end was built against (VERILOCC_LLVM=DIR), "
             "or switch the front-end feature off (Triton on gfx950: TRITON_HIP_USE_ASYNC_COPY=0)",
         )
+
+
+# What LLVM notes for debuggers at the head of a function that may unwind: where the caller's frame is.
+#
+# ``CFI_INSTRUCTION`` makes a directive and no code. Our parser and the checkers do not read all of its forms, and the
+# order of a block does not touch its head, so these lines are taken out of a text and put back where they stood.
+
+
+_HEAD = r"(\nbody: +\|\n  bb\.0[^\n]*:\n(?:    (?:successors|liveins): [^\n]*\n)*(?: *\n)?)"
+_MARKS = r"((?:    frame-setup CFI_INSTRUCTION [^\n]*\n)*)"
+
+
+def without_frame_marks(mir: str) -> tuple[str, tuple[str, ...]]:
+    """The text without them, and those of each function in order. Any others stay."""
+    marks = tuple(found[2] for found in re.finditer(_HEAD + _MARKS, mir))
+    return re.sub(_HEAD + _MARKS, r"\1", mir), marks
+
+
+def with_frame_marks(mir: str, marks: Sequence[str]) -> str:
+    """The text with them at the head of its functions."""
+    left = iter(marks)
+    return re.sub(_HEAD, lambda head: head[1] + next(left), mir)
+
+
+# Trap: LLVM does not parse wave32 machine IR as it prints it.
+#
+# The instruction tables name the implicit operand ``$vcc``. For wave32 LLVM replaces it in memory by ``$vcc_lo``
+# (SIInstrInfo::fixImplicitOperands), prints that, and then refuses it ("missing implicit register operand 'implicit
+# $vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded). So a text that names ``$vcc``
+# gives back exactly the instruction that was printed. Inline assembly has no entry in the tables: there ``$vcc`` stays
+# ``$vcc``, another operand, and ``$vcc_lo`` is read as it is printed. The mended text is for llc's parser only.
+# Everything else in this project reads the text as printed, in which ``$vcc_hi`` is rightly free.
+
+
+# It begins with plain text, which is looked for quickly.
+_IMPLICIT_VCC_LO = re.compile(
+    r"(implicit(?<=\bimplicit)(?:-def)?(?: (?:dead|killed|undef|renamable|internal|early-clobber))*) \$vcc_lo\b"
+)
+
+
+def is_wave32(cpu: str, mattr: str = "", text: str = "") -> bool:
+    """Whether functions of ``text`` run with 32 lanes: on gfx10 and later, unless ``+wavefrontsize64`` is given.
+
+    The version in the names of gfx9 and older has three characters ("gfx90a", "gfx942", "gfx803").
+    """
+    if "+wavefrontsize64" in mattr or "+wavefrontsize64" in text:
+        return False
+    match = re.fullmatch(r"gfx(\d+)[0-9a-f]{2}|gfx(\d+)-\d*-?generic", cpu)
+    return match is not None and int(match[1] or match[2]) >= 10
+
+
+def mend_implicit_vcc(mir: str) -> str:
+    """``implicit $vcc_lo`` as ``implicit $vcc`` (also ``implicit-def``), for a wave32 text that llc is to parse."""
+    if "$vcc_lo" not in mir:
+        return mir
+    if "INLINEASM" not in mir:
+        return _IMPLICIT_VCC_LO.sub(r"\1 $vcc", mir)
+    return "\n".join(
+        line if "INLINEASM" in line or "$vcc_lo" not in line else _IMPLICIT_VCC_LO.sub(r"\1 $vcc", line)
+        for line in mir.split("\n")
+    )
+
+
+# Trap: LLVM 22 prints memory-model relaxation annotations but does not parse them.
+#
+# LLVM prints ``ATOMIC_FENCE 5, 3, mmra !4``; LLVM 24 parses that, LLVM 22 does not. An annotation only allows LLVM to
+# order *less* than the fence or access says (LLVM's MemoryModelRelaxationAnnotations), so leaving it off is
+# conservative. It costs: a fence of the LDS alone then waits for memory too, and on RDNA drops what the first cache
+# holds.
+
+
+_MMRA = re.compile(r",? mmra !\d+(?=\s|,|$)", re.MULTILINE)
+_READ_FROM = 24
+_LEFT_OUT = re.compile(
+    r"\s+(?:\.|(?:s_wait\w*|s_delay_alu|s_nop|s_clause|global_(?:inv|wb)|buffer_(?:gl[01]_inv|inv|wbl2|wbinvl1\w*)"
+    r"|s_sendmsg sendmsg\(MSG_DEALLOC_VGPRS\))(?=\s|$))"
+)
+"""Directives, and what LLVM inserts behind allocation for fences, waits and hazards, which changes no register."""
+
+
+def reads_mmra(version: Sequence[int]) -> bool:
+    """Whether LLVM of that version parses the annotations that it prints."""
+    return version[0] >= _READ_FROM
+
+
+def strip_mmra(mir: str) -> str:
+    """The text without ``mmra !N`` on instructions; the IR module before the first function is not changed."""
+    if "mmra !" not in mir:
+        return mir
+    start = mir.find("\n---\n")
+    return mir[: max(start, 0)] + _MMRA.sub("", mir[max(start, 0) :])
+
+
+def loses_mmra(ir: str, version: Sequence[int]) -> bool:
+    """Whether fences or accesses of the IR have annotations that go through text to LLVM of that version unread."""
+    return ", !mmra !" in ir and not reads_mmra(version)
+
+
+def same_but_waits(first: str, second: str) -> bool:
+    """Whether two assembly texts are the same instructions in the same order, but for waits and what goes with them."""
+    return _without_waits(first) == _without_waits(second)
+
+
+def _without_waits(assembly: str) -> list[str]:
+    lines = (line.partition(";")[0].rstrip() for line in assembly.splitlines())
+    return [line for line in lines if line and not _LEFT_OUT.match(line)]

@@ -25,17 +25,19 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.drivers.llc import LlcDriver
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
-from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mir_repairs import (
     close_masks,
     declare_dynamic_lds,
+    is_wave32,
     mark_uncalled,
+    mend_implicit_vcc,
+    reads_mmra,
     refuse_unknown_intrinsics,
     shorten_masks,
     state_early_clobbers,
+    strip_mmra,
     traps_apart,
 )
-from verilocc_mlir.toolchain.mmra import reads_mmra, strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
@@ -173,8 +175,7 @@ class StagedCompiler:
 
     def before_late_order(self, mir: str) -> str:
         """From text with VGPRs rewritten to the text that LLVM would order once more behind allocation."""
-        job = LlvmJob("to-late-order", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LATE_ORDER)
-        return self._as_others_read(self._run(job))
+        return self._finished_to("to-late-order", mir, _LATE_ORDER)
 
     def finish_ordered(self, late: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """As ``finish``, from a text of ``before_late_order`` whose order stays as it is."""
@@ -213,7 +214,10 @@ class StagedCompiler:
 
     def late(self, mir: str) -> str:
         """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
-        job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
+        return self._finished_to("late", mir, _LAST)
+
+    def _finished_to(self, stage: str, mir: str, stop: Point) -> str:
+        job = LlvmJob(stage, self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), stop)
         return self._as_others_read(self._run(job))
 
     def emit(self, late: str, kind: FileKind = "obj") -> bytes:

@@ -19,11 +19,10 @@ from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
-from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.labels import DEFAULT_TEACHERS, problem_demands, stated_problems, teach, teacher
 from verilocc_model.corpus.shards import Record, ShardWriter, split_of
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 

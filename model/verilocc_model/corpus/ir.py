@@ -10,14 +10,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.ir_compat import downgrade
-from verilocc_model.corpus.cells import Cell
-from verilocc_model.corpus.repository import ROOT
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import ROOT, Cell, source
 
 _CODE = {
     "mlir": (Path(__file__).parent / "sources", ROOT / "examples" / "mlir_kernels"),
@@ -43,7 +40,6 @@ def ir(cell: Cell, store: Store | None = None) -> str:
     return text
 
 
-@lru_cache(maxsize=None)
 def _code(name: str) -> str:
     """Digest of the code that makes a source's IR, so that no older IR is taken from a store."""
     digest = hashlib.sha256(Path(__file__).read_bytes())

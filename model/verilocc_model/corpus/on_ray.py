@@ -7,7 +7,6 @@ command enumerates the kernels, finds repeated problems and writes the data set.
 
 from __future__ import annotations
 
-import functools
 import pickle
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import chain
@@ -15,10 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from verilocc_mlir.pipeline.key import python_digest, versions
-from verilocc_mlir.ray_cluster import Tasks, check_versions, connected
+from verilocc_mlir.ray_cluster import Tasks, check_versions, connected, kept
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_model.corpus.repository import ROOT
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import ROOT, source
 from verilocc_model.corpus.workers import Doer, Done, Given, in_order
 
 _Task = TypeVar("_Task")
@@ -72,10 +70,9 @@ def _do(
         ToolchainError: other versions here, or LLVM or a front end is missing.
     """
     check_versions(expected, _versions(sources))
-    return _doer(function, seconds).do(task)
+    return kept(_doer, function, seconds).do(task)
 
 
-@functools.cache
 def _versions(sources: tuple[str, ...]) -> dict[str, str]:
     """The versions, by name, that must be equal on two machines so that their kernels and problems are."""
     ours = python_digest(Path(__file__).parent, ROOT / "examples")
@@ -83,7 +80,5 @@ def _versions(sources: tuple[str, ...]) -> dict[str, str]:
     return {**versions(find_toolchain()), "corpus": f"sources {ours[:16]}", **front_ends}
 
 
-@functools.cache
 def _doer(function: bytes, seconds: float) -> Doer[Any]:
-    """Does the tasks of this Ray worker, which has one at a time."""
     return Doer(pickle.loads(function), seconds)

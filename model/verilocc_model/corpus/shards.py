@@ -26,8 +26,8 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.problem.schema import problem_from_json, to_json
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.labels import Label, Refused
+from verilocc_model.corpus.sources import Cell
 
 DATA_VERSION = 1
 MANIFEST, JOURNAL = "manifest.json", "journal.jsonl"

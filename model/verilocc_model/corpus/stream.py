@@ -14,9 +14,8 @@ from typing import Any
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.store import Store
-from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
 from verilocc_model.corpus.workers import run
 
 _WEIGHTS = {"gemm": 6, "mha": 5, "conv": 1, "softmax": 1, "layernorm": 1, "elementwise": 1}

@@ -153,7 +153,7 @@ def _answer(function: Callable[[Any], Any], _: object, task: bytes) -> tuple[Map
     try:
         answer = function(pickle.loads(task)), ""
     except VeriloccError as error:
-        answer = None, f"{error.where}: {error.what}" if error.where else error.what
+        answer = None, error.without_hint
     except Exception as error:
         answer = None, f"a defect: {type(error).__name__}: {error}"
     return {}, pickle.dumps(answer)

@@ -9,13 +9,11 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.drafting import draft
-from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.episode import Episode, draft
 from verilocc_model.encoding.placing import Advice
-from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS, Writing, domain
+from verilocc_model.encoding.table import Table, price_of
+from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS, Domain, Writing
 from verilocc_model.encoding.witnesses import STRATEGIES, Prospects
-from verilocc_model.price import price_of
 
 DEFAULT_WINDOW = 1024
 
@@ -61,7 +59,7 @@ class Transcript:
 
     def __init__(self, limit: int = DEFAULT_WINDOW, writing: Writing | None = None) -> None:
         self._limit = limit
-        self._writing = writing or domain()
+        self._writing = writing or Domain()
         self._tokens: list[int] = []
         self._answers: list[int] = []
         self.windows: list[Window] = []
@@ -212,7 +210,7 @@ def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAU
     transcript.close()
     window = transcript.windows[-1]
     try:
-        (rejected,) = domain().answer(preference.rejected)
+        (rejected,) = Domain().answer(preference.rejected)
     except KeyError as error:
         raise InputError(
             f"the preference does not fit: there is no word {preference.rejected!r}", where=where

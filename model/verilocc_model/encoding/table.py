@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -48,6 +47,9 @@ class Table(Tables):
         self.room: Room = room(problem, self.demands)
         self.scalar = problem.phase == "sgpr"
         self.granule = SCALAR_GRANULE if self.scalar else max(problem.occupancy.granule, 1)
+        self.grants = self._grants()
+        self.steps = self._steps()
+        self.joints = self._joints()
 
     def check_pressure(self) -> None:
         """Raises AllocationFailure where more registers are needed at one point than there are."""
@@ -71,8 +73,7 @@ class Table(Tables):
     def budget(self) -> int:
         return sum(self.room.top.get(b, 0) for b in (("sgpr",) if self.scalar else ("vgpr", "agpr")))
 
-    @cached_property
-    def grants(self) -> tuple[int, ...]:
+    def _grants(self) -> tuple[int, ...]:
         """Register totals to choose from, a granule apart, from the fewest possible to the whole budget."""
         totals: list[int] = []
         total = align_up(max(self.least, 1), self.granule)
@@ -81,8 +82,7 @@ class Table(Tables):
             total += self.granule
         return (*totals, self.budget)
 
-    @cached_property
-    def steps(self) -> tuple[int, ...]:
+    def _steps(self) -> tuple[int, ...]:
         """Indices of the ``grants`` that are the last before the loss of a wave, and of the whole budget."""
         waves = [self.waves(total) for total in self.grants]
         return (*(k for k in range(len(waves) - 1) if waves[k + 1] < waves[k]), len(waves) - 1)
@@ -104,12 +104,7 @@ class Table(Tables):
         """Registers that a ceiling leaves to ranges that may be in these files."""
         return sum(min(ceiling.get(b, 0), self.room.top.get(b, 0)) for b in banks)
 
-    def parts(self, item: Item) -> list[Item]:
-        """The ranges that an item is joined from, one item each."""
-        return [self.singles[member] for member, _ in item.members]
-
-    @cached_property
-    def joints(self) -> tuple[Joint, ...]:
+    def _joints(self) -> tuple[Joint, ...]:
         """Pairs of ranges that copies or chains connect, heaviest first."""
         joints: list[tuple[Joint, int]] = []
         for a in self.problem.affinities:
@@ -346,3 +341,26 @@ def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item
                     add_ones(change, mask)
         profiles[banks] = list(accumulate(change[:bits]))
     return profiles
+
+
+# The price by which answers are ranked.
+
+
+class Price(NamedTuple):
+    """Smaller is better, first field first. It is ``allocators.cost.Cost`` with registers counted in granules.
+
+    Attributes:
+        lost_waves: waves fewer than the most a SIMD holds.
+        copies: ``Cost.saves_and_copies``.
+        granules: granules of registers (eight SGPRs).
+    """
+
+    lost_waves: int
+    copies: float
+    granules: int
+
+
+def price_of(table: Table, starts: Sequence[int]) -> Price:
+    """The price when range *i* of the canonical problem starts at cell ``starts[i]``."""
+    cost = table.cost.of(starts)
+    return Price(cost.lost_waves, cost.saves_and_copies, -(-cost.registers // table.granule))

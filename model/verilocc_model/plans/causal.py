@@ -1,6 +1,6 @@
 """A causal transformer that reads a kernel's facts as words and states an answer; LoRA adapters for CDNA and RDNA.
 
-``words.py`` says how facts and answers are spelt. The model is trained towards all labelled answers at once: each is
+``choose.py`` says how facts and answers are spelt. The model is trained towards all labelled answers at once: each is
 shown as often as its cycles deserve (``_SHARPNESS``). The probability of an answer then ranks it, and nothing is
 compiled for that. This module trains and saves; ``choose.py`` answers, without torch.
 """
@@ -22,15 +22,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 from verilocc_model.card import README, write_readme
 from verilocc_model.lm import one_thread
+from verilocc_model.plans.choose import KINDS, WORDS, Words
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Policy, Shortlist, kind
-from verilocc_model.plans.words import KINDS, WORDS, Words
 
 _SHARPNESS = 50.0
 """An answer that takes a share x of the cycles less than another deserves to be shown e**(_SHARPNESS * x) times as

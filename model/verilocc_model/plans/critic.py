@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import target as target_called
 from verilocc_model.plans.data import Labels
 
@@ -221,15 +223,10 @@ class _Trees:
             nodes = children
 
     def save(self, path: Path) -> None:
-        from safetensors.numpy import save
-
         write_whole(path, save({name: getattr(self, name) for name in self.__dataclass_fields__}))
 
     @classmethod
     def load(cls, path: Path) -> _Trees:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
         try:
             return cls(**load_file(path))
         except SafetensorError as error:

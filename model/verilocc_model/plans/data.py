@@ -7,17 +7,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import read_measurements
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE
 from verilocc_mlir.results.measure import Measurement, Verdict
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_journal, read_lines, read_manifest, split_of
+from verilocc_model.corpus.sources import Cell
 
 DEFAULT = "default"
 _FOR_A_WAVE = 0.01
@@ -31,7 +30,7 @@ class Labels:
     Attributes:
         facts: as ``facts.facts`` gives them, and those of the first plan's text (``texts.text_facts``) where there are.
         llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
-        plans: the same by answer (``pipeline.answers``, as text); an answer without an allocation is missing.
+        plans: the same by answer (``pipeline.candidates``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
         texts: facts of the text that is allocated (``texts.text_facts``), by answer.
@@ -80,7 +79,7 @@ class Labels:
         units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
         return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
 
-    @cached_property
+    @property
     def fast(self) -> tuple[str, ...]:
         """What ``-O=fast`` tries (``pipeline.portfolio``): the first plan; where that falls short of LLVM's, also
         with loads beside their use, the default plan, and one further plan (``plan_rules.extra_plan``).

@@ -13,7 +13,7 @@ import numpy as np
 
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import DEFAULT
 from verilocc_model.corpus.shards import read_manifest
 from verilocc_model.plans.data import Labels, read_labels

@@ -13,26 +13,24 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import verilocc_mlir
+from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
-from verilocc_mlir.pipeline.answers import LABELLED, Answer
-from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
-from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.candidates import LABELLED, Answer, CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.plan_rules import first_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, split_of
-from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import dearest_of, facts
@@ -54,7 +52,6 @@ _DECIDES = (
 Progress = Callable[[Mapping[str, Any], int], None]
 _OF_FAST = ("default", "beside", "max-ilp")
 _ALSO = (
-    "pipeline/answers.py",
     "pipeline/attempt.py",
     "pipeline/candidates.py",
     "pipeline/plans.py",
@@ -86,7 +83,7 @@ class PlanRecipe:
     Attributes:
         kernels: number of kernels of the stream; of ``listed``, where that is given.
         families: None for all.
-        plans: answers as text (``pipeline.answers``).
+        plans: answers as text (``pipeline.candidates``).
         listed: these kernels instead of the stream's.
         asked: by a kernel's name, the answers that it is labelled with instead: those that a policy proposed.
     """
@@ -344,7 +341,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@cache
 def engine_digest() -> str:
     """SHA-256 of the code that decides a label."""
     package = Path(verilocc_mlir.__file__).parent

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plan_rules import balanced_plans
 from verilocc_model.plans.critic import Critic, of_kernel

@@ -25,8 +25,7 @@ from verilocc_mlir.mir.model import Instruction as MachineInstruction
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.problem.build import build_problem, frequency
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.spilling import Spiller
-from verilocc_mlir.spilling.relieve import pressures
+from verilocc_mlir.spilling.relieve import Spiller, pressures
 from verilocc_mlir.target.occupancy import waves_by_vectors
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target

@@ -16,7 +16,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, GRANTS, WORDS, Writing, domain, words
+from verilocc_model.encoding.vocabulary import ALONE, GRANTS, WORDS, Domain, Writing, words
 from verilocc_model.repair import guidance_of, remainders
 from verilocc_model.training.entries import Entry, Labelled
 
@@ -31,7 +31,7 @@ def encoded(
     entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing | None = None
 ) -> list[Window]:
     """The windows of a labelled problem, read from ``cache`` if they are there."""
-    writing = writing or domain()
+    writing = writing or Domain()
     cached: Path | None = None
     if cache is not None:
         key = f"{writing.key}.{EXAMPLES_VERSION}/{window}/{advice_rate}/{entry.key}"
@@ -143,7 +143,7 @@ def batches(
             groups.append(group)
     generator.shuffle(groups)
     for group in groups:
-        yield _batch([windows[k] for k in group], planning_weight, writing or domain())
+        yield _batch([windows[k] for k in group], planning_weight, writing or Domain())
 
 
 def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing | None = None) -> list[Window]:
@@ -153,7 +153,7 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
     can be learned often at little cost. Where nothing looks ahead, the right grant is always one that the facts name.
     So after the first time such windows are shown with other grants, in the same order of size.
     """
-    writing = writing or domain()
+    writing = writing or Domain()
     planning: list[Window] = []
     for window in windows:
         if window.rejected >= 0:

@@ -27,8 +27,8 @@ from verilocc_mlir.files import write_whole
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
-from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.shards import MANIFEST, Record, held_out, read_lines, reasons_held_out, split_of
+from verilocc_model.corpus.sources import Cell
 from verilocc_model.encoding.examples import Preference
 
 _SUFFIXES = (".json", ".json.gz")

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import Writing, domain
+from verilocc_model.encoding.vocabulary import Domain, Writing
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import Batch, batches, plans
 
@@ -51,7 +51,7 @@ class Trainer:
         self.model = model
         self._load_reference = reference
         self._reference: Any = None
-        self.writing = writing or domain()
+        self.writing = writing or Domain()
         self.config = config
         self.directory = directory
         self.say = say

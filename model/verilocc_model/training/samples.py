@@ -16,12 +16,10 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.decoding import Decoded, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
-from verilocc_model.encoding.drafting import usual
-from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.episode import Episode, usual
 from verilocc_model.encoding.examples import Preference, cells_of
-from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import APART, POINTERS, Question
-from verilocc_model.price import Price, price_of
 from verilocc_model.training.entries import Entry, Labelled, write_each
 
 ScorerFor = Callable[[str], Scorer]

@@ -17,7 +17,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -205,7 +204,7 @@ def compiled(ir: str, cpu: str, options: tuple[str, ...], *, fp_fusion: bool, se
         ToolchainError: this Triton has no such library, or it failed.
     """
     question = {"cpu": cpu, "options": options, "fp_fusion": fp_fusion}
-    with _workers().worker() as worker:
+    with _WORKERS.worker() as worker:
         assert isinstance(worker, JobWorker)
         try:
             answer, text = worker.ask(question, seconds, ir.encode())
@@ -235,11 +234,6 @@ def version() -> str:
         raise ToolchainError(
             f"this Triton has no libtriton_amd_codegen: {error}", hint="pip install triton==3.9.0"
         ) from error
-
-
-@cache
-def _workers() -> JobCrew:
-    return JobCrew(_work)
 
 
 def _compiler_module() -> Any:
@@ -319,6 +313,9 @@ def _work() -> None:
         return answer
 
     serve_jobs(load)
+
+
+_WORKERS = JobCrew(_work)
 
 
 # Triton's LLVM IR as its own code generator sees it: that one adds two things which the text does not have yet.

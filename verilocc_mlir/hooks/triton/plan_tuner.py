@@ -23,13 +23,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.arguments import interface_of
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.results.measure import (
     Clocks,
     DeviceAbout,
@@ -49,7 +48,7 @@ from verilocc_mlir.version import __version__
 
 
 ATTRIBUTE = "verilocc-plan"
-"""The attribute; its value is an answer of ``pipeline/answers.py``."""
+"""The attribute; its value is an answer of ``pipeline/candidates.py``."""
 THEIRS = "triton"
 """As a plan: Triton's own code."""
 DEFAULT_PLANS = ("default", "max-ilp", "no-clusters", "four-waves")
@@ -146,7 +145,6 @@ class _Taken:
     times: tuple[float, ...] = ()
 
 
-@cache
 def _tuner_class() -> Any:
     """Triton's autotuner, which looks at what it times."""
     base: Any = importlib.import_module("triton.runtime.autotuner").Autotuner

@@ -208,10 +208,10 @@ class KernelStages:
         except ToolchainError as error:
             if self._settings.server_required and REQUIRED in error.what:
                 raise
-            return replace(record, kind="toolchain", reason=_line(error)), None
+            return replace(record, kind="toolchain", reason=error.without_hint), None
         except VeriloccError as error:
             kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "internal")
-            return replace(record, kind=kind, reason=_line(error)), None
+            return replace(record, kind=kind, reason=error.without_hint), None
         except Exception as error:
             # A fault of ours must not stop the user's program: Triton can still compile the kernel.
             logger.exception("%s for %s: a fault in verilocc, please report it", name, record.target)
@@ -250,10 +250,6 @@ class KernelStages:
         sizes = next((f for f in report.functions if f.name == record.name), report.functions[0])
         proved = replace(record, kind="proved", registers=sizes.resources, greedy=sizes.greedy)
         return proved, _ours(compiled, compiled.data)
-
-
-def _line(error: VeriloccError) -> str:
-    return f"{error.where}: {error.what}" if error.where else error.what
 
 
 def _of_server(report: Report) -> tuple[str, ...]:

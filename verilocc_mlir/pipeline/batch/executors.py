@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import time
 import traceback
@@ -28,10 +27,9 @@ from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected
+from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected, kept
 from verilocc_mlir.results.compile import EXIT_CODES, Report
 from verilocc_mlir.results.documents.compile import to_data
-from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 
 # Jobs in worker processes of this machine: whatever one does (crash, hang, run out of memory) costs its job only.
@@ -298,16 +296,5 @@ def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mappi
     Raises:
         ToolchainError: other versions here, or no worker process starts.
     """
-    check_versions(expected, _versions(job.settings.toolchain, job.settings.llvm))
-    return _doer(seconds, factory, memory_mib).do(job)
-
-
-@functools.cache
-def _versions(toolchain: ToolchainChoice, llvm: Path | None) -> dict[str, str]:
-    return versions(choose_tools(toolchain, llvm))
-
-
-@functools.cache
-def _doer(seconds: float, factory: str, memory_mib: int) -> JobDoer:
-    """Workers of this Ray worker: one, as it has one task at a time."""
-    return JobDoer(seconds, factory, memory_mib)
+    check_versions(expected, versions(choose_tools(job.settings.toolchain, job.settings.llvm)))
+    return kept(JobDoer, seconds, factory, memory_mib).do(job)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import re
@@ -20,7 +19,7 @@ from verilocc_mlir.files import JsonLines
 from verilocc_mlir.pipeline.hunt.worker import Doer, Task
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected
+from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected, kept
 from verilocc_mlir.results.hunt import HUNT_VERSION, Case, Kind, Row, Suspect, Variant, data_of, row_from_data
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
@@ -168,12 +167,7 @@ def _do(task: Task, settings: Settings, seconds: float, memory_mib: int, expecte
         ToolchainError: other versions here, or no worker process starts.
     """
     check_versions(expected, versions(choose_tools(settings.toolchain, settings.llvm)))
-    return _doer(settings, seconds, memory_mib).do(task)
-
-
-@functools.cache
-def _doer(settings: Settings, seconds: float, memory_mib: int) -> Doer:
-    return Doer(settings, seconds, memory_mib)
+    return kept(Doer, settings, seconds, memory_mib).do(task)
 
 
 # The ways in which a hunt asks LLVM to allocate.

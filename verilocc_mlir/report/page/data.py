@@ -24,9 +24,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from verilocc_mlir.analysis.cfg import control_flow
-from verilocc_mlir.explain.boxes import Box, assigned_boxes, fixed_boxes, registers_of, row_name
+from verilocc_mlir.explain.boxes import (
+    Box,
+    Curve,
+    assigned_boxes,
+    at,
+    demand,
+    fixed_boxes,
+    in_use,
+    loops,
+    peak,
+    registers_of,
+    row_name,
+    wave_steps,
+)
 from verilocc_mlir.explain.follow import Followed, TextMove, follow
-from verilocc_mlir.explain.pressure import Curve, at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.problem.build import frequency
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.results.page import Action, PhaseRecord

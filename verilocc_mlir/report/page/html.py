@@ -10,16 +10,15 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Verdict
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.explain.pressure import wave_steps
+from verilocc_mlir.explain.boxes import wave_steps
 from verilocc_mlir.report.page.data import Picture, picture, summary
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources
 from verilocc_mlir.results.page import CostRow, PageInput, PhaseRecord
@@ -54,12 +53,13 @@ def to_html(report: Report, given: PageInput) -> str:
         first += len(record.asked)
     records = {(r.function, r.phase): (r, links[k]) for k, r in enumerate(given.phases)}
     functions = [_function(f, k, records, given, _left_out(report, f.name)) for k, f in enumerate(report.functions)]
-    return _template().render(
+    environment = _environment()
+    return environment.get_template("page.html.j2").render(
         report=report,
         name="standard input" if report.input == "-" else report.input.rpartition("/")[2],
         functions=functions,
-        css=_asset("page.css"),
-        js=_asset("page.js"),
+        css=_asset(environment, "page.css"),
+        js=_asset(environment, "page.js"),
         linked=bool(given.links),
     )
 
@@ -69,7 +69,6 @@ def safe_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":")).translate(_ESCAPES)
 
 
-@lru_cache(maxsize=1)
 def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("verilocc_mlir.report.page", "."),
@@ -80,15 +79,10 @@ def _environment() -> Environment:
     )
 
 
-def _template() -> Template:
-    return _environment().get_template("page.html.j2")
-
-
-def _asset(name: str) -> Markup:
+def _asset(environment: Environment, name: str) -> Markup:
     """A file of ours, put in as it is."""
-    loader = _environment().loader
-    assert loader is not None
-    return Markup(loader.get_source(_environment(), name)[0])
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])
 
 
 def _function(

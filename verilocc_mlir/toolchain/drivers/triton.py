@@ -32,9 +32,7 @@ from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.find import LlvmTools
-from verilocc_mlir.toolchain.frame_marks import without_frame_marks
-from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
-from verilocc_mlir.toolchain.mir_repairs import function_headers
+from verilocc_mlir.toolchain.mir_repairs import function_headers, is_wave32, mend_implicit_vcc, without_frame_marks
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
 
 DONE_BEFORE = (

@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, dump_flags, find_iree_compile, read_dispatches
+from verilocc_mlir.hooks.iree_compiler import dump_flags, find_iree_compile, read_dispatches
 from verilocc_mlir.hooks.triton.native import as_code_generated
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
 from verilocc_model.corpus.ir import with_features
+from verilocc_model.corpus.sources import TARGETS, Cell, Value
 
 _ALL = ("gemm", "mha", "conv", "softmax", "layernorm")
 # Buffer resources of gfx1250 have a length of 45 bits, which LLVM 22's intrinsic does not take.
@@ -68,7 +68,7 @@ def make(cell: Cell) -> str:
             f"--iree-rocm-target={cell.target}",
             *dump_flags(dump),
         ]
-        _compiler().run(source, directory / "module.vmfb", flags, stage="iree-compile", shown_as=cell.name)
+        find_iree_compile().run(source, directory / "module.vmfb", flags, stage="iree-compile", shown_as=cell.name)
         kernel_sources = [d.source for d in read_dispatches(dump, 22) if d.source is not None]
     if not kernel_sources:
         raise UnsupportedError("IREE made no kernel of it", where=str(cell))
@@ -80,12 +80,7 @@ def make(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    return f"iree-compile {_compiler().version()}"
-
-
-@lru_cache(maxsize=1)
-def _compiler() -> IreeCompiler:
-    return find_iree_compile()
+    return f"iree-compile {find_iree_compile().version()}"
 
 
 class _Function:

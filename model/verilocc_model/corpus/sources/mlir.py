@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -11,8 +10,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.hooks.mlir_compile import IrOptions, prepare
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.repository import example
+from verilocc_model.corpus.sources import TARGETS, Cell, Value, example
 
 FAMILIES = dict.fromkeys(TARGETS, ("gemm", "mha", "conv"))
 _KINDS = {"gemm": "gemm", "mha": "attention"}
@@ -50,7 +48,6 @@ def make(cell: Cell) -> str:
     return prepare(ir, target, _toolchain(), IrOptions(opt="always"), _SECONDS, cell.name).ir
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
     try:
         bindings = f"torch-mlir {metadata.version('torch-mlir')}"
@@ -59,7 +56,6 @@ def version() -> str:
     return f"{bindings}, opt of {_toolchain().version_text}"
 
 
-@lru_cache(maxsize=1)
 def _toolchain() -> Toolchain:
     toolchain = find_toolchain()
     if toolchain.opt is None:

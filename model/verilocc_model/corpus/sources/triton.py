@@ -11,16 +11,14 @@ import importlib
 import os
 import random
 import tempfile
-from collections.abc import Generator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
 from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.hooks.triton.native import as_code_generated
-from verilocc_model.corpus.cells import TARGETS, Cell, Value
-from verilocc_model.corpus.repository import example
+from verilocc_model.corpus.sources import TARGETS, Cell, Value, example
 
 _NO_MATRIX = ("softmax", "layernorm", "elementwise")
 _ALL = ("gemm", "mha", "conv", *_NO_MATRIX)
@@ -52,17 +50,28 @@ _KERNELS = {
 
 @dataclass(frozen=True)
 class _Signature:
-    """``pointers``: name to ``"e"`` (the element type) or a type; ``scalars``: name to type."""
+    """``pointers``: name to ``"e"`` (the element type) or a type; ``scalars``: name to type; ``tuples``: name of a
+    constant to the values of a cell that are its items.
+    """
 
     pointers: dict[str, str]
     scalars: dict[str, str]
+    tuples: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
+
+    def constants(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """The constants of the kernel, from the values of a cell."""
+        packed = {name for names in self.tuples.values() for name in names}
+        tuples = {name: tuple(values[item] for item in names) for name, names in self.tuples.items()}
+        return {**{name: value for name, value in values.items() if name not in packed}, **tuples}
 
 
 _SIGNATURES = {
     "matmul": _Signature(dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "e"),
                          dict.fromkeys(("m", "n", "k", "stride_am", "stride_bk", "stride_cm"), "i32")),
     "matmul_fused": _Signature(dict.fromkeys(("a_ptr", "b_ptr", "bias_ptr", "c_ptr"), "e"),
-                               dict.fromkeys(("m", "n", "k", "stride_am", "stride_b", "stride_cm"), "i32")),
+                               dict.fromkeys(("m", "n", "k", "stride_am", "stride_b", "stride_cm"), "i32"),
+                               {"BLOCK": ("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+                                "FORM": ("TRANSPOSED", "EVEN", "EPILOGUE")}),
     "swiglu": _Signature(dict.fromkeys(("x_ptr", "gate_ptr", "up_ptr", "out_ptr"), "e"),
                          dict.fromkeys(("m", "n", "k"), "i32")),
     "attention_forward": _Signature({**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), "e"), "lse_ptr": "fp32"},
@@ -145,12 +154,13 @@ def make(cell: Cell) -> str:
     options = {option: values.pop(option) for option in _OPTIONS}
     signature = _SIGNATURES[name]
     pointers = {p: f"*{element if kind == 'e' else kind}" for p, kind in signature.pointers.items()}
-    kinds = {**pointers, **signature.scalars, **dict.fromkeys(values, "constexpr")}
+    constants = signature.constants(values)
+    kinds = {**pointers, **signature.scalars, **dict.fromkeys(constants, "constexpr")}
     function = _function(name)
     ordered = {p: kinds[p] for p in function.arg_names}
     aligned = [p for p, kind in ordered.items() if kind[0] == "*" or (kind == "i32" and p != "group")]
     places = {(list(ordered).index(p),): [["tt.divisibility", 16]] for p in aligned}
-    source = triton.compiler.ASTSource(function, ordered, values, places)
+    source = triton.compiler.ASTSource(function, ordered, constants, places)
     backends = importlib.import_module("triton.backends.compiler")
     target = backends.GPUTarget("hip", cell.target, _wave(cell.target))
     with tempfile.TemporaryDirectory() as cache, _environment(triton, cache):
@@ -164,7 +174,6 @@ def make(cell: Cell) -> str:
     raise UnsupportedError("Triton made no LLVM IR of it", where=str(cell))
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
     try:
         return f"triton {metadata.version('triton')}"

@@ -11,11 +11,18 @@ import triton.language as tl
 
 @triton.jit
 def matmul_fused(
-    a_ptr, b_ptr, bias_ptr, c_ptr, m, n, k, stride_am, stride_b, stride_cm,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TRANSPOSED: tl.constexpr,
-    EVEN: tl.constexpr, EPILOGUE: tl.constexpr,
+    a_ptr, b_ptr, bias_ptr, c_ptr, m, n, k, stride_am, stride_b, stride_cm, BLOCK: tl.constexpr, FORM: tl.constexpr,
 ):  # fmt: skip
-    """C = f(A B + bias); B is K x N, or N x K if ``TRANSPOSED``; ``EVEN`` sizes need no masks along K."""
+    """C = f(A B + bias); B is K x N, or N x K if ``TRANSPOSED``; ``EVEN`` sizes need no masks along K.
+
+    ``BLOCK`` is rows, columns and depth of a tile, ``FORM`` is ``TRANSPOSED``, ``EVEN`` and the epilogue f.
+    """
+    BLOCK_M: tl.constexpr = BLOCK[0]
+    BLOCK_N: tl.constexpr = BLOCK[1]
+    BLOCK_K: tl.constexpr = BLOCK[2]
+    TRANSPOSED: tl.constexpr = FORM[0]
+    EVEN: tl.constexpr = FORM[1]
+    EPILOGUE: tl.constexpr = FORM[2]
     pid_m, pid_n = tl.program_id(0), tl.program_id(1)
     offs_m = (pid_m * BLOCK_M + tl.arange(0, BLOCK_M)) % m
     offs_n = (pid_n * BLOCK_N + tl.arange(0, BLOCK_N)) % n
