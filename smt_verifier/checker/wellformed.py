@@ -110,7 +110,7 @@ def _check_form(opcode: Opcode, definitions: int, explicit: int, implicit: tuple
 
 
 def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
-    """Whether an instruction keeps a part of what its result held and reads it nowhere (DST_OP_SEL, UNUSED_PRESERVE)."""
+    """Whether an instruction keeps a part of its result, which it reads nowhere (DST_OP_SEL, UNUSED_PRESERVE)."""
     if "keeps" not in opcode.values or any(row.tied_to == 0 for row in opcode.operands):
         return False
     number, bits, value = opcode.numbers("keeps")
