@@ -213,7 +213,7 @@ def _specials(llvm: RegisterTables) -> Iterator[str]:
 
 
 def _marks(name: str, units: tuple[int, ...]) -> Iterator[str]:
-    always = {unit for unit, _ in reserved._always_reserved()}
+    always = {unit for unit, _ in reserved._ALWAYS_RESERVED}
     lost = {unit for n in reserved._LOST_IN_CALLS for unit in physical_register(n).units}
     whole = name.removesuffix("_lo16").removesuffix("_hi16")
     if not units:

@@ -179,7 +179,12 @@ def refuses(before: Function, after: Function) -> bool:
     return False
 
 
-STRICTER = {"header_slot_of_the_scavenger", "registers_banks_of_a_paired_move", "registers_dpp_old_untied"}
+STRICTER = {
+    "header_slot_of_the_scavenger",
+    "registers_banks_of_a_paired_move",
+    "registers_dpp_old_untied",
+    "registers_pk_fmac_adds_to_its_result",
+}
 """Cases that the checker alone refuses, for a field of the header and for an opcode."""
 
 
