@@ -76,7 +76,7 @@ def _taken_for(after: Lanes, forms: Forms, number: int) -> None:
                 continue
             if makes:
                 _check_move(after, (number, at), o)
-            elif o.register not in _VCC_NAMES:
+            else:
                 _check_comparison(after, after.code(number)[:at], o)
 
 
@@ -108,7 +108,7 @@ def _check_move(after: Lanes, behind: tuple[int, int], mask: Operand) -> None:
 
 
 def _results_in(i: Instruction, mask: Operand) -> bool:
-    return i.definitions > 0 and i.operands[0].register == mask.register
+    return next((o.register for o in i.operands if o.is_def), "") == mask.register
 
 
 def _makes_vcc(i: Instruction, opcode: Opcode) -> bool:

@@ -130,7 +130,7 @@ fn taken_for_masks(blocks: &[Block], number: usize, block: &Block) -> Done {
         }
         let Some(start) = last(&block.instructions[..end]) else { continue };
         let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
-        if is_vcc(source) || !b.name.starts_with("V_CMP_") {
+        if !b.name.starts_with("V_CMP_") {
             continue;
         }
         ensure!(exact(b), "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
