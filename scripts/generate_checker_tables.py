@@ -82,6 +82,7 @@ define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
 _NOT_SAID = re.compile(
     r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
     r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|V_PK_FMAC_F16_\w+|V_CVT_PKACCUM_U8_F32_\w+|V_INTERP_P2_F32_e64"
+    r"|BUFFER_LOAD_FORMAT_D16_HI_X_\w+"
 )
 """Sets EXEC or the program counter, keeps what its result held or adds to it (of a block of registers, what M0 leaves
 out; of DPP, for threads that a mask leaves out), or exchanges registers that M0 chooses, and LLVM's table does not say
@@ -438,6 +439,7 @@ def traits(name: str) -> Iterator[str]:
     properties = table.properties | table.format
     yield from table.properties & LLVM_PROPERTIES
     yield from _of_format(name, table)
+    yield from _kept_parts(name, table)
     yield from _of_threads(name)
     yield from _of_purity(name, table)
     yield from _of_masks(name)
@@ -466,15 +468,18 @@ def _of_format(name: str, table: InstructionDescription) -> Iterator[str]:
             yield trait
     if name.startswith(inactive._VECTOR):
         yield "vector"
-    yield from _kept_parts(table)
 
 
-def _kept_parts(table: InstructionDescription) -> Iterator[str]:
-    """Which immediate has the instruction keep a part of what its result held.
+def _kept_parts(name: str, table: InstructionDescription) -> Iterator[str]:
+    """Which immediates have the instruction keep a part of what its result held.
 
     Source: SIDefines.h, SISrcMods::DST_OP_SEL, SDWA::DstUnused; VOP3 and SDWA encodings of the ISA manuals. The
-    modifiers stand before the first source; ``dst_unused`` before what selects from each source.
+    modifiers stand before the first source; ``dst_unused`` before what selects from each source. A load that says
+    whether it failed (TFE, LWE) writes that register only if it did: SITargetLowering::AddMemOpInit ties it.
     """
+    if table.definitions and (failing := list(_failing(name, table))):
+        yield "keeps=" + ",".join(failing)
+        return
     sources = table.operands[table.definitions :]
     modifies = len(sources) > 1 and sources[0].kind == "immediate" and sources[1].kind != "immediate"
     if "SDWA" in table.format and table.definitions and modifies and len(sources) > 5:
@@ -482,6 +487,28 @@ def _kept_parts(table: InstructionDescription) -> Iterator[str]:
         yield f"keeps={len(sources) - 1 - selected},3,2"
     elif not table.format.isdisjoint(("VOP3", "VINTERP")) and "VOP3P" not in table.format and modifies:
         yield "keeps=0,8,8"
+
+
+def _failing(name: str, table: InstructionDescription) -> Iterator[str]:
+    """The immediates of a load, behind its definitions, that have it say whether it failed (MUBUFInstructions in
+    BUFInstructions.td; the operands ``TFE`` and ``LWE`` of MIMGInstructions.td, VIMAGE and VSAMPLE, behind ``DMask``).
+    """
+    kinds = [operand.kind for operand in table.operands[table.definitions :]]
+    if "immediate" not in kinds:
+        return
+    first = kinds.index("immediate")
+    if name.startswith("BUFFER_LOAD_") and "_TFE_" in name:
+        yield f"{first},0,0"
+    elif name.startswith("IMAGE_") and "_BVH" not in name:
+        if "VIMAGE" in table.format:
+            behind: tuple[int, ...] = (5,)
+        elif name.endswith("_gfx90a"):
+            behind = (4,)
+        elif name.endswith(("_gfx10", "_gfx11", "_gfx12", "_gfx13")):
+            behind = (6, 7)
+        else:
+            behind = (4, 5)
+        yield from (f"{first + n},1,1" for n in behind)
 
 
 def _of_threads(name: str) -> Iterator[str]:

@@ -266,8 +266,10 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
             raise _refused(code[middle], "LLVM takes what it reads for EXEC, which is written")
         if any(not forms.opcode(b).traits.isdisjoint(("call", "asm", "bundle")) for b in code[middle + 1 : end]):
             raise _refused(code[middle], "LLVM moves the write of EXEC to it, over a call, assembly or a bundle")
-        if forms.opcode(code[middle]).value("mask") == "AND" and _reads_condition(after, part, middle):
-            raise _refused(code[middle], "LLVM may replace it, and SCC is read")
+        if forms.opcode(code[middle]).value("mask") == "AND":
+            if _reads_condition(after, part, middle):
+                raise _refused(code[middle], "LLVM may replace it, and SCC is read")
+            _check_comparison(after, code[:middle], _other(code[middle], code[start].operands[0]))
         between = [(o, b) for b in code[middle + 1 : end] for o in b.operands if o.reads and o.register != result]
         if any(not after.operand_keys(b).defined.isdisjoint(copy) for b in code[start + 1 : middle]):
             raise _refused(code[middle], "LLVM takes what it reads for EXEC, and it was written since")
@@ -285,11 +287,16 @@ def _is_exactly(after: Lanes, i: Instruction, opcode: Opcode, result: str, copy:
     """Whether it makes the very result of the very copy of EXEC and another register; LLVM makes Y AND NOT EXEC of EXEC
     AND NOT Y.
     """
-    sources = i.operands[1:3]
-    others = [o for o in sources if o.register != copy.register]
-    turned = opcode.value("mask") in ("ANDN2", "ORN2") and sources[0].register == copy.register
-    apart = len(others) == 1 and others[0].is_register and not {*after.keys(copy, i)} & {*after.keys(others[0], i)}
+    other = _other(i, copy)
+    turned = opcode.value("mask") in ("ANDN2", "ORN2") and i.operands[1].register == copy.register
+    apart = copy.register in (i.operands[1].register, i.operands[2].register)
+    apart = apart and other.is_register and not {*after.keys(copy, i)} & {*after.keys(other, i)}
     return i.operands[0].register == result and apart and not turned
+
+
+def _other(i: Instruction, copy: Operand) -> Operand:
+    """The source that is not the copy of EXEC, which the other one is."""
+    return i.operands[2 if i.operands[1].register == copy.register else 1]
 
 
 def _reads_condition(after: Lanes, part: int, number: int) -> bool:

@@ -124,7 +124,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     features = own.strings.get("target-features", "").split(",")
     target = target._replace(
         half_moves=target.half_moves and "-real-true16" not in features,
-        xnack=target.xnack and "-xnack" not in features,
+        xnack=target.xnack and ("-xnack" not in features or target.major >= 10),
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds)
@@ -365,8 +365,9 @@ def initial_state(both: Both) -> State:
 def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     """The state that is claimed at a block's entry (4.2), and the number of its masks."""
     declared = declared_units(both.after, number)
-    if sum(c.kind == "P" for c in entry.classes) != 1 or any(c.kind == "P" and not c.active for c in entry.classes):
-        raise Refused("certificate", "not one class is the path, and active", f"block {number}")
+    paths = [c for c in entry.classes if c.kind == "P"]
+    if len(paths) != 1 or not paths[0].active or paths[0].member:
+        raise Refused("certificate", "not one class is the path, active and in no mask", f"block {number}")
     scalars = _part(entry.scalars)
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
     for part, every in ((scalars, True), *((c.part, c.active) for c in classes)):
@@ -607,12 +608,16 @@ def _writes(both: Both, number: int) -> Writes:
         lanes, opcode = both.before, both.forms.opcode(i)
         calls = calls or "call" in opcode.traits
         own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
-        move = both.moves[False].read(i, opcode)
+        move, cells = both.moves[False].read(i, opcode), both.moves[False].cells
         lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
-        if move is not None and move.fresh:
-            lost |= both.moves[False].cells[move.register[0]]
-        gone = "no-code" in opcode.traits or (move is not None and move.undef)
-        (lost if gone else defined).update(own, _cells(move) if move is not None else ())
+        if "no-code" in opcode.traits:
+            lost.update(own, *(cells.get(k, ()) for k in own))
+        elif move is None:
+            defined |= own
+        else:
+            lost.update(both.moves[False].beside(i, move))
+            (lost if move.undef else defined).update(_cells(move))
+            lost |= cells[move.register[0]] if move.fresh else NONE
     for i in both.after.code(number):
         move = both.moves[True].read(i, both.forms.opcode(i))
         written |= both.after.operand_keys(i).defined

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, bytes_of
@@ -28,6 +28,8 @@ _MAY_MOVE = ("debug-location ", "debug-instr-number ", "mmra ")
 _APART = frozenset({1, 3, 4, 5, 7, 8})
 """Address spaces of which LDS (3) and private memory (5) share nothing with another one."""
 _SPACE = re.compile(r", addrspace ([0-9]+)\Z")
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+_OBJECTS = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _VIRTUAL = 1 << 32
 
 
@@ -47,12 +49,19 @@ def check_order(before: str, after: str, certificate: str, processor: str, name:
     if p.module != q.module or _head(old[0]) != _head(new[0]) or len(old[0].blocks) != len(new[0].blocks):
         raise Refused("order", "more than the order of instructions differs")
     orders = _orders(certificate, old[0])
-    moved = 0
+    moved, frame = 0, _frame(old[0])
     for number, (a, b) in enumerate(zip(old[0].blocks, new[0].blocks, strict=True)):
         if _of_block(a) != _of_block(b):
             raise Refused("order", "more than the order of instructions differs", f"bb.{a.number}")
-        moved += _check_block(_items(a), _items(b), orders.get(number))
+        moved += _check_block(_items(a, frame), _items(b, frame), orders.get(number))
     return moved
+
+
+def _frame(function: Function) -> frozenset[int]:
+    """Registers that a stack object may be addressed by (16.4)."""
+    named = " ".join(function.fields.get(f"machineFunctionInfo.{name}", "") for name in _FRAME)
+    names = {"sgpr32", "sgpr33", "sgpr34", "flat_scr", *re.findall(r"\$(\w+)", named)}
+    return frozenset(at for name in names if tables().register(name) is not None for at in _registers(-1, name))
 
 
 def _head(function: Function) -> object:
@@ -111,8 +120,8 @@ class _Item:
     everywhere: bool
 
 
-def _items(block: Block) -> list[_Item]:
-    """The items of a block, debug instructions left out."""
+def _items(block: Block, frame: Collection[int]) -> list[_Item]:
+    """The items of a block, debug instructions left out; ``frame``: see ``_frame``."""
     groups: list[list[Instruction]] = []
     for i in block.instructions:
         if "debug" in _described(i).traits:
@@ -121,7 +130,7 @@ def _items(block: Block) -> list[_Item]:
             groups[-1].append(i)
         else:
             groups.append([i])
-    return [_item(tuple(group)) for group in groups]
+    return [_item(tuple(group), frame) for group in groups]
 
 
 def _described(i: Instruction) -> Opcode:
@@ -131,10 +140,10 @@ def _described(i: Instruction) -> Opcode:
     return description
 
 
-def _item(instructions: tuple[Instruction, ...]) -> _Item:
+def _item(instructions: tuple[Instruction, ...], frame: Collection[int]) -> _Item:
     accesses: dict[int, str] = {}
     for i in instructions:
-        for kind, registers in _accesses(i):
+        for kind, registers in _accesses(i, frame):
             for at in registers:
                 accesses[at] = kind if accesses.get(at, kind) == kind else "x"
     return _Item(
@@ -146,10 +155,12 @@ def _item(instructions: tuple[Instruction, ...]) -> _Item:
     )
 
 
-def _accesses(i: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
+def _accesses(i: Instruction, frame: Collection[int]) -> Iterator[tuple[str, Collection[int]]]:
     """What its operands say of registers, and what LLVM's table says of every such instruction. Each reads EXEC: a copy
-    does and does not say so.
+    does and does not say so. One with a stack object reads what that is addressed by.
     """
+    if any(o.kind in _OBJECTS for o in i.operands):
+        yield "r", frame
     for operand in i.operands:
         if operand.is_register:
             both = (operand.is_def and operand.sub) or "killed" in operand.flags

@@ -167,6 +167,10 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
         ],
         SWAP, "order-registers",
     ),
+    "address_of_a_stack_object": (
+        ["$sgpr32 = S_ADD_I32 $sgpr32, 1024, implicit-def dead $scc", "$vgpr3 = V_MOV_B32_e32 %stack.0, implicit $exec"],
+        SWAP, "order-registers",
+    ),
     "stack_pointer": (
         ["$sgpr32 = S_ADD_I32 $sgpr32, 1024, implicit-def dead $scc", PRIVATE_LOAD.format(3, 0, FROM.format("%stack.0", 5))],
         SWAP, "order-registers",

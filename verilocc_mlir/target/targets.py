@@ -46,7 +46,7 @@ class Target:
         simds: SIMDs of that block.
         max_barriers: work-groups of two and more waves that the block holds at most.
         architected_flat_scratch: FLAT_SCRATCH is outside the SGPR file and set up by hardware.
-        xnack: the target has XNACK, which keeps its mask in SGPRs (before gfx10).
+        xnack: the target has XNACK, which keeps its mask in SGPRs before gfx10.
         speed_model: LLVM's scheduling model of it.
         vopd_same_source: both halves of a ``v_dual_*`` may read the same register as the same source.
         cu_mode: a work-group stays in one CU by default; None where there is no choice (before gfx10).
@@ -123,7 +123,7 @@ TARGETS: dict[str, Target] = {
         _rdna("gfx12-generic", 12, SpeedModel.RDNA4),
         Target(
             "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True,
-            lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=False,
+            lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=True,
             speed_model=SpeedModel.GFX1250, vopd_same_source=True, cu_mode=True,
         ),
     )

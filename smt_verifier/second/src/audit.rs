@@ -36,7 +36,7 @@ pub fn audit_phase(
     let features = strings.get("target-features").map_or("", String::as_str);
     let mut of_function = processor.clone();
     of_function.half_moves &= features.split(',').all(|feature| feature != "-real-true16");
-    of_function.xnack &= features.split(',').all(|feature| feature != "-xnack");
+    of_function.xnack &= processor.major >= 10 || features.split(',').all(|feature| feature != "-xnack");
     let own = Objects::of(&x);
     resolve(&mut x, &own, coarse, wave32, of_function.xnack)?;
     resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;

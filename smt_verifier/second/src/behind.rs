@@ -100,7 +100,6 @@ fn ands_vcc(i: &Instruction) -> bool {
 /// becomes V_CMPX there, by SIPreEmitPeephole a move of an immediate before an AND of EXEC to VCC, which is deleted: on any way to
 /// that, for TailDuplicator may have put both into one block.
 fn taken_for_masks(blocks: &[Block], number: usize, block: &Block) -> Done {
-    let mode: &[u32] = tables().register("mode").map_or(&[], |register| &register.units);
     for (end, i) in block.instructions.iter().enumerate() {
         let saves = i.value("save") == "AND";
         let source = if saves { i.explicit().find(|o| o.is_use()) } else { in_vcc(i) };
@@ -128,16 +127,24 @@ fn taken_for_masks(blocks: &[Block], number: usize, block: &Block) -> Done {
             }
             continue;
         }
-        let Some(start) = last(&block.instructions[..end]) else { continue };
-        let (b, between) = (&block.instructions[start], &block.instructions[start + 1..end]);
-        if !b.name.starts_with("V_CMP_") {
-            continue;
-        }
-        ensure!(exact(b), "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
-        let moded =
-            meets(&b.lanes(Operand::reads), mode) && between.iter().any(|b| meets(&b.lanes(Operand::is_def), mode));
-        ensure!(!moded, "not-followed", i, "LLVM may compare in another mode, behind what sets it,");
+        compared(&block.instructions[..end], source, i)?;
     }
+    Ok(())
+}
+
+/// The comparison that defines a part of a source last in some code makes that very register, in the mode behind the code.
+fn compared(code: &[Instruction], source: &Operand, i: &Instruction) -> Done {
+    let mode: &[u32] = tables().register("mode").map_or(&[], |register| &register.units);
+    let part = |o: &Operand| o.is_def() && o.lanes.iter().any(|lane| source.lanes.contains(lane));
+    let Some(start) = code.iter().rposition(|b| b.operands.iter().any(part)) else { return Ok(()) };
+    let (b, between) = (&code[start], &code[start + 1..]);
+    if !b.name.starts_with("V_CMP_") {
+        return Ok(());
+    }
+    let exact = b.defined().next().is_some_and(|o| o.lanes == source.lanes);
+    ensure!(exact, "not-followed", i, "LLVM takes for its mask what defines a part of that, or more,");
+    let moded = meets(&b.lanes(Operand::reads), mode) && between.iter().any(|b| meets(&b.lanes(Operand::is_def), mode));
+    ensure!(!moded, "not-followed", i, "LLVM may compare in another mode, behind what sets it,");
     Ok(())
 }
 
@@ -408,6 +415,10 @@ fn masked(context: &Context<'_>, blocks: &[Block], code: &[Instruction], next: &
         let live = || next.iter().any(|number| live_ins(context, &blocks[*number]).contains(&SCC));
         let read = code[middle].value("mask") == "AND" && follows.unwrap_or_else(live);
         ensure!(!read, "not-followed", &code[middle], "LLVM may replace what defines SCC, which is read,");
+        if code[middle].value("mask") == "AND" {
+            let other = code[middle].explicit().find(|o| !o.is_def() && !o.same_register(copied));
+            other.map_or(Ok(()), |source| compared(&code[..middle], source, &code[middle]))?;
+        }
         let kept = !code[start + 1..middle].iter().any(|b| takes(&b.lanes(Operand::is_def)));
         ensure!(kept, "not-followed", &code[middle], "LLVM takes for EXEC what was written since");
         let part = |o: &Operand| o.reads() && names(&o.lanes) && !o.names(&result.name);
@@ -528,18 +539,21 @@ pub fn passed(context: &Context<'_>, number: usize, target: usize) -> Done<(Set<
         }
         for i in &before.blocks[block].instructions {
             lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
-            let moved = moves::read(context, before, i)?;
-            let gone = i.has("no-code") || moved.as_ref().is_some_and(moves::Move::is_of_nothing);
-            let own = i
-                .lanes(Operand::is_def)
-                .into_iter()
-                .chain(moved.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
-            if gone {
+            let own = i.lanes(Operand::is_def);
+            if let Some(moved) = moves::read(context, before, i)? {
+                let to = moved.pairs.iter().map(|(to, _)| *to);
+                if moved.is_of_nothing() {
+                    lost.extend(to);
+                } else {
+                    defined.extend(to);
+                }
+                lost.extend(moved.blank.iter().copied().chain(moved.lost_cells(context)));
+            } else if i.has("no-code") {
+                lost.extend(own.iter().filter(|lane| lane.vector).flat_map(|lane| context.cells_in(*lane)));
                 lost.extend(own);
             } else {
                 defined.extend(own);
             }
-            lost.extend(moved.iter().flat_map(|m| m.lost_cells(context)));
         }
         for i in &after.blocks[block].instructions {
             written.extend(i.lanes(Operand::is_def));

@@ -95,7 +95,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
     }
     for member in tree.all("Member") {
         let number = *member.numbers()?.first()? as usize + 1;
-        let class = entry.classes.get_mut(number).filter(|class| class.masks.is_empty())?;
+        let class = entry.classes.get_mut(number).filter(|class| class.masks.is_empty() && class.kind != 'P')?;
         for signed in member.all("Signed") {
             for mask in span(signed.child("Span")?)? {
                 *budget = budget.checked_sub(1)?;

@@ -209,6 +209,11 @@ impl<'a> Context<'a> {
         Ok(context)
     }
 
+    /// All cells of the register that a lane lies in, of which the texts name some.
+    pub fn cells_in(&self, lane: Lane) -> impl Iterator<Item = Lane> + '_ {
+        self.cells.iter().map(move |cell| Lane { cell: *cell, vector: false, ..lane.base() })
+    }
+
     /// The cells of a thread in the register that a lane lies in, as many as a scalar has lanes.
     pub fn cells_of(&self, lane: Lane, thread: u8) -> Vec<Lane> {
         (0..if self.coarse { 1 } else { 2 }).filter_map(|half| lane.cell_of(thread, half)).collect()

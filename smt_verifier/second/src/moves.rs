@@ -19,7 +19,7 @@ pub struct Move {
     /// A COPY of a vector register (spec 10.6).
     pub vector_copy: bool,
     /// Lanes that it defines without a value: by implicit operands, or beside an `undef` subregister.
-    blank: Vec<Lane>,
+    pub blank: Vec<Lane>,
     /// The register of a `lane-save`, and whether its cells are lost.
     carrier: Vec<Lane>,
     cells_are_lost: bool,
@@ -277,10 +277,7 @@ impl Move {
     /// The cells that are lost with a fresh register of a `lane-save`.
     pub fn lost_cells(&self, context: &Context<'_>) -> Vec<Lane> {
         let carrier = self.carrier.first().filter(|_| self.cells_are_lost);
-        carrier
-            .iter()
-            .flat_map(|lane| context.cells.iter().map(|cell| Lane { cell: *cell, vector: false, ..lane.base() }))
-            .collect()
+        carrier.iter().flat_map(|lane| context.cells_in(**lane)).collect()
     }
 
     /// The lanes of Q or P that the move writes, cells aside.

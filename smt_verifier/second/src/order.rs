@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::USAGE;
+use crate::header::registers_in;
 use crate::model::{ensure, need, Block, Done, Function, Instruction, Kind, MemoryOperand, Operand, Refused};
 use crate::model::{DEF, KILLED};
 use crate::tables::{canonical, tables, Register};
@@ -33,12 +34,21 @@ pub fn check(before: &str, after: &str, certificate: &str, cpu: &str, name: Opti
     let (old, new) = (one(p.functions)?, one(q.functions)?);
     ensure!(modules && same_head(&old, &new), "order", "", "more than the order of instructions differs");
     let orders = read(certificate, &old)?;
-    let mut moved = 0;
+    let (mut moved, frame) = (0, frame(&old));
     for (number, (a, b)) in old.blocks.iter().zip(&new.blocks).enumerate() {
         ensure!(same_block(a, b), "order", a.line, "more than the order of instructions differs");
-        moved += check_block(&items(a), &items(b), orders.get(&number))?;
+        moved += check_block(&items(a, &frame), &items(b, &frame), orders.get(&number))?;
     }
     Ok(moved)
+}
+
+/// Registers that a stack object may be addressed by (16.4).
+fn frame(function: &Function) -> BTreeSet<u64> {
+    let own = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
+    let own = own.into_iter().flat_map(|key| registers_in(function, key));
+    own.chain(["sgpr32", "sgpr33", "sgpr34", "flat_scr"].map(String::from))
+        .flat_map(|name| units(tables().register(&name)))
+        .collect()
 }
 
 fn same_head(a: &Function, b: &Function) -> bool {
@@ -108,7 +118,7 @@ struct Item<'a> {
     anywhere: bool,
 }
 
-fn items(block: &Block) -> Vec<Item<'_>> {
+fn items<'a>(block: &'a Block, frame: &BTreeSet<u64>) -> Vec<Item<'a>> {
     let mut groups: Vec<Vec<&Instruction>> = Vec::new();
     for i in &block.instructions {
         match groups.last_mut() {
@@ -116,10 +126,10 @@ fn items(block: &Block) -> Vec<Item<'_>> {
             _ => groups.push(vec![i]),
         }
     }
-    groups.into_iter().map(item).collect()
+    groups.into_iter().map(|group| item(group, frame)).collect()
 }
 
-fn item(instructions: Vec<&Instruction>) -> Item<'_> {
+fn item<'a>(instructions: Vec<&'a Instruction>, frame: &BTreeSet<u64>) -> Item<'a> {
     let mut accesses = BTreeMap::new();
     let mut note = |registers: BTreeSet<u64>, access| {
         for register in registers {
@@ -135,6 +145,9 @@ fn item(instructions: Vec<&Instruction>) -> Item<'_> {
                 (false, _, false) => Access::Read,
             };
             note(o.vreg.map_or_else(|| units(o.register), |number| [VIRTUAL + u64::from(number)].into()), access);
+        }
+        if i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame)) {
+            note(frame.clone(), Access::Read);
         }
         // A copy reads EXEC and does not say so; then what LLVM's table says of every such instruction.
         note(units(tables().register("exec")), Access::Read);

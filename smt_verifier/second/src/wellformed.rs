@@ -44,15 +44,17 @@ pub fn check(function: &Function, target: &Processor) -> Done {
 
 /// Whether it leaves a part of its result as it was (trait `keeps`), and no use is tied to that.
 fn keeps_a_part(i: &Instruction) -> bool {
-    let [number, bits, value] = i.opcode.numbers("keeps")[..] else { return false };
     let rows = 0..i.opcode.operands.len();
     if i.operands.iter().any(|o| o.tied == Some(0))
         || rows.filter_map(|k| i.opcode.row(k)).any(|row| row.tied_to == Some(0))
     {
         return false;
     }
-    let operand = i.operands.get(i.opcode.definitions + number).filter(|o| o.kind == Kind::Immediate);
-    operand.is_some_and(|o| o.text.parse().map_or(true, |word: i64| word & bits as i64 == value as i64))
+    i.opcode.numbers("keeps").chunks(3).any(|three| {
+        let [number, bits, value] = three[..] else { return true };
+        let operand = i.operands.get(i.opcode.definitions + number).filter(|o| o.kind == Kind::Immediate);
+        operand.is_none_or(|o| o.text.parse().map_or(true, |word: i64| word & bits as i64 == value as i64))
+    })
 }
 
 /// Spec 2.2: counts, kinds, and implicit operands that the table demands.
