@@ -33,6 +33,7 @@ from smt_verifier.checker.frame import (
     check_frame,
     check_free,
     check_moved,
+    check_restored,
     check_slots,
     check_taken,
     frame_units,
@@ -137,6 +138,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
     check_free(lanes[1], bounds, is_entry=is_entry)
+    check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
     propagated = Propagated(lanes[1], target, bounds.allocatable)
     copied = copied_blocks(lanes[1])

@@ -21,8 +21,8 @@ from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "indexed-mode", "indexed-on", "indexed-off"})
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
-_WRITABLE = frozenset({_MODE, 3, 26})
-"""That one, TRAPSTS and SCHED_MODE: others move scratch or take registers away (SIDefines.h, hwreg)."""
+_WRITABLE = frozenset({_MODE, 3})
+"""That one and TRAPSTS: others move scratch, take registers away, or checks of what is not ready (SIDefines.h, hwreg)."""
 _DEALLOC_VGPRS = 3
 """Number of the message by which a wave gives its VGPRs back (SIDefines.h, SendMsg; RDNA 3 ISA)."""
 _ADDRESSING = frozenset({27, 28})

@@ -136,6 +136,23 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
             live.update(k for o in i.operands if o.reads for k in lanes.keys(o, i))
 
 
+def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
+    """No terminator of a block that returns reads what LLVM restores before the first of them: vector registers that the
+    convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills,
+    restoreCalleeSavedRegs; PrologEpilogInserter).
+
+    Raises:
+        Refused: one does.
+    """
+    restored = {u for u in bounds.callee_saved & lanes.defined_units if saved_later or lanes.is_vector(u)}
+    for block in lanes.function.blocks if restored else ():
+        rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
+        returns = any("returns" in traits for _, traits in rows)
+        for i in [i for i, traits in rows if returns and "terminator" in traits]:
+            if any(o.reads and not restored.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.is_register):
+                raise Refused("callee-saved", f"{i.opcode} reads what LLVM has restored", f"line {i.line}")
+
+
 def check_slots(lanes: Lanes, processor: Processor) -> None:
     """Spill code of a slot names registers of one vector file, or EXEC is not written between two such instructions of
     one block, or of blocks that LLVM may bring together (10.11).

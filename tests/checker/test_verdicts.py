@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pytest
 from case_support import RIGHT, Case, all_cases
 from checker_support import needs_both
+from support import REPOSITORY
 
 from smt_verifier.certificate.second import second_checker
 from smt_verifier.certificate.verdict import Certification, certify_texts
@@ -56,3 +58,19 @@ def test_the_second_checker_refuses_attacks_alone(case: Case) -> None:
         assert answer is not None
         verdicts.append(answer[0])
     assert not all(verdicts)
+
+
+SCALAR_PHASE = sorted((REPOSITORY / "tests" / "data" / "audit" / "scalar_phase").glob("*.before.mir"))
+
+
+@needs_both
+@pytest.mark.parametrize("path", SCALAR_PHASE, ids=lambda path: path.name.removesuffix(".before.mir"))
+def test_what_llvm_restores_behind_the_scalar_phase_is_not_read(path: Path) -> None:
+    """Texts of the scalar phase, behind which LLVM saves and restores: each checker refuses what reads it too late."""
+    before, after = path.read_text(), path.with_name(path.name.replace(".before.mir", ".after.mir")).read_text()
+    asked = before, after, "f", "gfx942"
+    assert [(a.rule, a.accepted) for a in certify_texts(*asked, saved_later=True).answers] == [("callee-saved", False)]
+    text = certify_texts(*asked).text
+    answer = second_checker(before, after, text, "gfx942", "f", saved_later=True)
+    assert answer is not None
+    assert (answer[0], answer[2]) == (False, "callee-saved")

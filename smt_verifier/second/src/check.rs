@@ -87,6 +87,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
     nothing_moved(context)?;
+    restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
     let saved = info(context.after, "isEntryFunction") == "true" || !context.preserved.is_empty();
     ensure!(saved || !returns, "calling-convention", "", "it returns, and its convention saves no return address");
@@ -307,6 +308,22 @@ fn nothing_taken(context: &Context<'_>) -> Done {
         let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
         let free = units.all(|unit| key != "frameOffsetReg" && pointer.contains(unit) || !named.contains(unit));
         ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
+    }
+    Ok(())
+}
+
+/// LLVM restores what a function must leave as it was before the first terminator of a block that returns: none of its terminators
+/// reads it (spec 12.3).
+fn restored_before_read(context: &Context<'_>) -> Done {
+    let q = context.after;
+    let restores = |lane: &Lane| {
+        lane.of == Of::Unit && context.preserved.contains(&lane.a) && (context.saved_later || lane.vector)
+    };
+    let restored: Set<Lane> = q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(restores).collect();
+    let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
+    for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
+        let kept = !i.lanes(Operand::reads).iter().any(|lane| restored.contains(lane));
+        ensure!(kept, "callee-saved", i, "LLVM has restored what is read here");
     }
     Ok(())
 }
@@ -620,12 +637,12 @@ impl<'a> Walk<'a> {
         // of VGPRs' numbers.
         let upper = if self.context.processor.addressable_vgprs > 256 { 12..=19 } else { 27..=28 };
         let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
-        // TRAPSTS and SCHED_MODE beside MODE: others move scratch or take registers away.
+        // TRAPSTS beside MODE: others move scratch, take registers away, or checks of what is not ready.
         let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
         let reaches = last.map(|o| low(o, 0xffff)).is_some_and(|word| {
             let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
             let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
-            !matches!(word & 63, 1 | 3 | 26) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
+            !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
         // By this message a wave gives its VGPRs back.
         let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
