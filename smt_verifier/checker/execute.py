@@ -22,7 +22,7 @@ _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "indexed-mode", "indexed-on", "i
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _WRITABLE = frozenset({_MODE, 3})
-"""That one and TRAPSTS: others move scratch, take registers away, or checks of what is not ready (SIDefines.h, hwreg)."""
+"""That one and TRAPSTS: others move scratch, or take registers away, or checks of what is not ready (SIDefines.h)."""
 _DEALLOC_VGPRS = 3
 """Number of the message by which a wave gives its VGPRs back (SIDefines.h, SendMsg; RDNA 3 ISA)."""
 _ADDRESSING = frozenset({27, 28})

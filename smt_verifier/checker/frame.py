@@ -137,9 +137,9 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
-    """No terminator of a block that returns reads what LLVM restores before the first of them: vector registers that the
-    convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills,
-    restoreCalleeSavedRegs; PrologEpilogInserter).
+    """No terminator of a block that returns reads what LLVM restores before the first of them: vector registers that
+    the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
+    restoreCalleeSavedRegs; PrologEpilogInserter.cpp).
 
     Raises:
         Refused: one does.
