@@ -45,10 +45,12 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
     Raises:
         Refused: it does not.
     """
-    if len(q.stack) == len(p.stack):
+    is_entry, enters = p.fields.get(_INFO + "isEntryFunction", "false") == "true", convention in _ENTRIES
+    if not enters and any(name == "scc" for block in q.blocks[:1] for name, _ in block.liveins):
+        raise Refused("header", "LLVM's prologue may overwrite SCC, which the first block declares")
+    if len(q.stack) == len(p.stack) and enters >= is_entry:
         return
-    is_entry = p.fields.get(_INFO + "isEntryFunction", "false") == "true"
-    if is_entry != (convention in _ENTRIES):
+    if is_entry != enters:
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
     if is_entry:
         return
@@ -137,7 +139,7 @@ def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
-    """No terminator of a block that returns reads what LLVM restores before the first of them: vector registers that
+    """No terminator of a block that returns names what LLVM restores before the first of them: vector registers that
     the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
     restoreCalleeSavedRegs; PrologEpilogInserter.cpp).
 
@@ -149,8 +151,8 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
         rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
         returns = any("returns" in traits for _, traits in rows)
         for i in [i for i, traits in rows if returns and "terminator" in traits]:
-            if any(o.reads and not restored.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.is_register):
-                raise Refused("callee-saved", f"{i.opcode} reads what LLVM has restored", f"line {i.line}")
+            if any(not restored.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.reads or o.is_def):
+                raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:

@@ -125,6 +125,7 @@ def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -
     """Control goes to successors only (``MachineVerifier::visitMachineBasicBlockBefore``)."""
     block = function.blocks[place]
     targets: list[int] = []
+    ended = False
     for instruction in block.instructions:
         named = [op.number for op in instruction.operands if op.kind is Kind.BLOCK]
         if named and (instruction.in_bundle or "terminator" not in opcodes[instruction.opcode].traits):
@@ -132,6 +133,11 @@ def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -
         targets += named
         if "indirect-branch" in opcodes[instruction.opcode].traits and not block.successors:
             raise Refused("control-flow", f"{instruction.opcode} leaves the function unseen", _where(instruction))
+        if ended and opcodes[instruction.opcode].traits.isdisjoint(("trap", "debug")):
+            raise Refused("control-flow", f"{instruction.opcode} behind a return", _where(instruction))
+        ended = ended or "return" in opcodes[instruction.opcode].traits
+        if ended and block.successors:
+            raise Refused("control-flow", f"{instruction.opcode} in a block with successors", _where(instruction))
     if not block.successors and not targets:
         return
     if _falls_through(block, opcodes):

@@ -182,6 +182,7 @@ def refuses(before: Function, after: Function) -> bool:
 STRICTER = {
     "header_slot_of_the_scavenger",
     "registers_banks_of_a_paired_move",
+    "registers_d16_load_keeps_the_lower_half",
     "registers_dpp_old_untied",
     "registers_pk_fmac_adds_to_its_result",
 }

@@ -514,10 +514,18 @@ pub fn kept_in_lanes(after: &Function) -> Done {
     Ok(())
 }
 
+/// What a block of P leaves undefined and what it defines of scalars, and the scalar places that Q's writes.
+#[derive(Default)]
+pub struct Written {
+    lost: Set<Lane>,
+    defined: Set<Lane>,
+    places: Set<Lane>,
+}
+
 /// Where LLVM may delete a branch from a block to where no thread is active, and go through what it skips (spec 12.2): scalar
 /// names that P leaves undefined there, and scalar places that Q writes.
 pub fn passed(context: &Context<'_>, number: usize, target: usize) -> Done<(Set<Lane>, Set<Lane>)> {
-    let (before, after) = (context.before, context.after);
+    let before = context.before;
     let mut skipped = BTreeSet::new();
     let mut pending: Vec<usize> = before.blocks[number].successors.clone();
     while let Some(block) = pending.pop() {
@@ -530,37 +538,51 @@ pub fn passed(context: &Context<'_>, number: usize, target: usize) -> Done<(Set<
         }
         pending.extend(&text.successors);
     }
-    let (mut lost, mut defined, mut written) = (Set::default(), Set::default(), Set::default());
-    for block in skipped {
-        for part in [block].into_iter().chain(before.blocks[block].joints.iter().map(|(_, part)| *part)) {
-            let live = live_ins(context, &before.blocks[part]);
-            let units = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector);
-            lost.extend(units.filter(|lane| context.allocatable(*lane) && !live.contains(&lane.a)));
-        }
-        for i in &before.blocks[block].instructions {
-            lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
-            let own = i.lanes(Operand::is_def);
-            if let Some(moved) = moves::read(context, before, i)? {
-                let to = moved.pairs.iter().map(|(to, _)| *to);
-                if moved.is_of_nothing() {
-                    lost.extend(to);
-                } else {
-                    defined.extend(to);
-                }
-                lost.extend(moved.blank.iter().copied().chain(moved.lost_cells(context)));
-            } else if i.has("no-code") {
-                lost.extend(own.iter().filter(|lane| lane.vector).flat_map(|lane| context.cells_in(*lane)));
-                lost.extend(own);
+    if context.written.get().is_none() {
+        let units: Vec<Lane> = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector).collect();
+        let rows = (0..before.blocks.len()).map(|block| written(context, block, &units)).collect::<Done<Vec<_>>>()?;
+        // Nobody has set it since.
+        let _ = context.written.set(rows);
+    }
+    let rows = context.written.get().map_or(&[][..], Vec::as_slice);
+    let all = |of: fn(&Written) -> &Set<Lane>| skipped.iter().flat_map(move |block| of(&rows[*block])).copied();
+    let defined: Set<Lane> = all(|row| &row.defined).collect();
+    let lost = all(|row| &row.lost).filter(|lane| !defined.contains(lane)).collect();
+    Ok((lost, all(|row| &row.places).collect()))
+}
+
+/// `units`: of the scalars of P.
+fn written(context: &Context<'_>, block: usize, units: &[Lane]) -> Done<Written> {
+    let (before, after) = (context.before, context.after);
+    let Written { mut lost, mut defined, mut places } = Written::default();
+    for part in [block].into_iter().chain(before.blocks[block].joints.iter().map(|(_, part)| *part)) {
+        let live = live_ins(context, &before.blocks[part]);
+        lost.extend(units.iter().filter(|lane| context.allocatable(**lane) && !live.contains(&lane.a)));
+    }
+    for i in &before.blocks[block].instructions {
+        lost.extend(i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside).copied());
+        let own = i.lanes(Operand::is_def);
+        if let Some(moved) = moves::read(context, before, i)? {
+            let to = moved.pairs.iter().map(|(to, _)| *to);
+            if moved.is_of_nothing() {
+                lost.extend(to);
             } else {
-                defined.extend(own);
+                defined.extend(to);
             }
-        }
-        for i in &after.blocks[block].instructions {
-            written.extend(i.lanes(Operand::is_def));
-            written.extend(moves::read(context, after, i)?.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+            lost.extend(moved.blank.iter().copied().chain(moved.lost_cells(context)));
+        } else if i.has("no-code") {
+            lost.extend(own.iter().filter(|lane| lane.vector).flat_map(|lane| context.cells_in(*lane)));
+            lost.extend(own);
+        } else {
+            defined.extend(own);
         }
     }
-    lost.retain(|lane| !lane.vector && !defined.contains(lane));
-    written.retain(|lane: &Lane| !lane.vector);
-    Ok((lost, written))
+    for i in &after.blocks[block].instructions {
+        places.extend(i.lanes(Operand::is_def));
+        places.extend(moves::read(context, after, i)?.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+    }
+    for lanes in [&mut lost, &mut defined, &mut places] {
+        lanes.retain(|lane| !lane.vector);
+    }
+    Ok(Written { lost, defined, places })
 }

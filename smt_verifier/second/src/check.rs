@@ -313,7 +313,7 @@ fn nothing_taken(context: &Context<'_>) -> Done {
 }
 
 /// LLVM restores what a function must leave as it was before the first terminator of a block that returns: none of its terminators
-/// reads it (spec 12.3).
+/// names it (spec 12.3).
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
@@ -322,8 +322,8 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let restored: Set<Lane> = q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(restores).collect();
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
-        let kept = !i.lanes(Operand::reads).iter().any(|lane| restored.contains(lane));
-        ensure!(kept, "callee-saved", i, "LLVM has restored what is read here");
+        let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
+        ensure!(kept, "callee-saved", i, "LLVM has restored what is named here");
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Both texts as the checker sees them: lanes of operands (spec 3.1), files (3.4), slots (7.3), cells (3.5).
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::mem::take;
 use std::rc::Rc;
 
+use crate::behind::Written;
 use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
@@ -51,6 +53,8 @@ pub struct Context<'a> {
     pub moved_units: Set<u32>,
     /// Units that reloads of scalars of Q write (spec 12.3).
     pub reloaded: Set<u32>,
+    /// What each block writes, once it was asked for (spec 12.2).
+    pub written: OnceCell<Vec<Written>>,
     /// Instructions of P that some `repeat` of the certificate names.
     pub repeated: Set<(u32, u32)>,
 }
@@ -171,6 +175,7 @@ impl<'a> Context<'a> {
             cells: Rc::from([]),
             promised: BTreeSet::new(),
             preserved: BTreeSet::new(),
+            written: OnceCell::new(),
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,

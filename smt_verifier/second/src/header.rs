@@ -28,14 +28,14 @@ pub fn value(function: &Function, path: &str) -> String {
 /// # Errors
 /// `header`: it says something else than LLVM's would.
 pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
-    if p.stack.len() == q.stack.len() {
-        return Ok(());
-    }
     let stage = convention.strip_prefix("amdgpu_").unwrap_or("");
     let enters =
         convention == "spir_kernel" || matches!(stage, "kernel" | "cs" | "es" | "gs" | "hs" | "ls" | "ps" | "vs");
-    ensure!((info(p, "isEntryFunction") == "true") == enters, "header", "", "{convention} against isEntryFunction");
-    if enters {
+    let scc = q.blocks.first().is_some_and(|block| block.liveins.iter().any(|(register, _)| register.name == "scc"));
+    ensure!(enters || !scc, "header", "", "the first block declares SCC, which LLVM's prologue may overwrite");
+    let (says_so, as_many) = (info(p, "isEntryFunction") == "true", p.stack.len() == q.stack.len());
+    ensure!(says_so == enters || enters && as_many, "header", "", "{convention} against isEntryFunction");
+    if enters || as_many {
         return Ok(());
     }
     let pointer = info(p, "stackPtrOffsetReg");

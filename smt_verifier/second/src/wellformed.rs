@@ -9,7 +9,7 @@ use crate::tables::{OperandRow, Processor};
 /// `well-formed`: an instruction or a block that LLVM would not make.
 pub fn check(function: &Function, target: &Processor) -> Done {
     for (position, block) in function.blocks.iter().enumerate() {
-        let (mut terminator, mut branched): (Option<&Instruction>, bool) = (None, false);
+        let (mut terminator, mut branched, mut ended): (Option<&Instruction>, bool, bool) = (None, false, false);
         for i in &block.instructions {
             check_operands(i, target)?;
             let has = |is_it: &dyn Fn(&Operand) -> bool| i.operands.iter().any(is_it);
@@ -22,6 +22,9 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             branched |= i.has("branch");
             let leaves = i.has("indirect-branch") && block.successors.is_empty();
             ensure!(!leaves, "well-formed", i, "it leaves the function, and is no return");
+            ensure!(!ended || i.has("trap"), "well-formed", i, "it stands behind a return");
+            ended |= i.has("return");
+            ensure!(!ended || block.successors.is_empty(), "well-formed", i, "it returns, in a block that has successors");
             ensure!(!keeps_a_part(i), "well-formed", i, "it keeps a part of what it does not read");
             let may_stand = |other: &Instruction| i.has("terminator") || i.has("trap") && other.has("barrier");
             ensure!(terminator.is_none_or(may_stand), "well-formed", i, "it stands behind a terminator");
