@@ -20,9 +20,33 @@ pub const USAGE: &str = "usage";
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
 ) -> Done<usize> {
+    audit_files([&text::read(before)?, &text::read(after)?], certificate, cpu, function, saved_later)
+}
+
+/// Likewise, of texts that have been read.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn audit_files(
+    texts: [&File; 2], certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
+) -> Done<usize> {
+    with_context(texts, cpu, function, saved_later, |context| {
+        let parts = certificate::read(certificate, context)?;
+        context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
+        check::check(context, &parts)
+    })
+}
+
+/// What is done with all that both texts say where no certificate is asked for.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn with_context<T>(
+    [p, q]: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool,
+    then: impl FnOnce(&mut Context<'_>) -> Done<T>,
+) -> Done<T> {
     let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
-    let (p, q) = (text::read(before)?, text::read(after)?);
-    let (mut x, mut y) = (named(&p, function)?.clone(), named(&q, function)?.clone());
+    let (mut x, mut y) = (named(p, function)?.clone(), named(q, function)?.clone());
     wellformed::check(&x, processor)?;
     wellformed::check(&y, processor)?;
     module::compare(&p.module, &q.module, processor)?;
@@ -42,13 +66,11 @@ pub fn audit_phase(
     resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;
     let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
-    context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
+    context.promised = promises(p, &x.name).difference(&preserved).copied().collect();
     context.preserved = preserved;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.saved_later = saved_later;
-    let parts = certificate::read(certificate, &context)?;
-    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
-    check::check(&context, &parts)
+    then(&mut context)
 }
 
 /// Likewise, where nothing is saved later.

@@ -18,7 +18,7 @@ pub struct Context<'a> {
     pub processor: &'a Processor,
     pub limits: &'a Limits,
     /// P's numbers of Q's objects.
-    objects: &'a Objects,
+    pub objects: &'a Objects,
     /// Lanes are 32 bits (spec 3.1).
     pub coarse: bool,
     /// The lanes of EXEC that cover the wave.

@@ -1,0 +1,29 @@
+//! Makes certificates (docs/trust/spec.md, 15): which instructions of two texts pair, and what is claimed at the entry of each
+//! block. Untrusted: the checker reads each certificate as text, and judges it.
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod chains;
+mod infer;
+mod liveness;
+mod matching;
+mod pairing;
+mod produce;
+mod program;
+
+use verilocc_check::audit::{audit_files, with_context};
+use verilocc_check::check;
+use verilocc_check::model::{Done, File};
+
+pub use produce::Certified;
+
+/// Make a certificate for one function of two texts, and have it checked.
+///
+/// # Errors
+/// There is none, or [`verilocc_check::audit::USAGE`] for an unknown processor or function.
+pub fn certify(files: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Certified> {
+    with_context(files, cpu, function, saved_later, |context| {
+        let texts = check::texts(context)?;
+        produce::certify(context, &texts, |text| audit_files(files, text, cpu, function, saved_later))
+    })
+}
