@@ -7,7 +7,9 @@ mod chains;
 mod infer;
 mod liveness;
 mod matching;
+mod observed;
 mod pairing;
+mod probe;
 mod produce;
 mod program;
 

@@ -12,7 +12,8 @@ use verilocc_check::forms::is_plain_load;
 use verilocc_check::lanes::{Lane, Set};
 use verilocc_check::model::{Done, Operand, Refused};
 
-use crate::infer::{find, wrong_reads, Found, Options};
+use crate::infer::{find, Found, Options};
+use crate::probe::wrong_reads;
 use crate::program::{Place, Program, Role};
 
 /// Certificates that are tried with one strategy.
