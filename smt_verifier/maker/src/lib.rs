@@ -13,11 +13,11 @@ mod probe;
 mod produce;
 mod program;
 
-use verilocc_check::audit::{audit_files, with_context};
+use verilocc_check::audit::{judge, with_context};
 use verilocc_check::check;
 use verilocc_check::model::{Done, File};
 
-pub use produce::Certified;
+pub use produce::{certify as make, Certified};
 
 /// Make a certificate for one function of two texts, and have it checked.
 ///
@@ -25,7 +25,7 @@ pub use produce::Certified;
 /// There is none, or [`verilocc_check::audit::USAGE`] for an unknown processor or function.
 pub fn certify(files: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Certified> {
     with_context(files, cpu, function, saved_later, |context| {
-        let texts = check::texts(context)?;
-        produce::certify(context, &texts, |text| audit_files(files, text, cpu, function, saved_later))
+        let (mut own, texts) = (context.clone(), check::texts(context)?);
+        produce::certify(&mut own, &texts, |text| judge(context, text, Some(&texts)))
     })
 }

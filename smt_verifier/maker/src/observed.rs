@@ -1,6 +1,6 @@
 //! What holds at a block's entry on the paths seen so far, as far as it is worth claiming.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use verilocc_check::check::tested;
 use verilocc_check::context::Context;
@@ -16,10 +16,64 @@ use crate::liveness::{Names, Wanted};
 /// Kind, whether it is active, and masks, by their first name, with whether it is in them.
 type Membership = (char, bool, Vec<(Lane, bool)>);
 
+/// What one part of the state says, in order: places with the names that they hold, and names that are undefined, and doubtful
+/// (the first ones too).
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Known {
+    holds: Vec<(Lane, Lane)>,
+    undefined: Vec<Lane>,
+    doubtful: Vec<Lane>,
+}
+
+impl Known {
+    fn part(&self) -> Part {
+        let mut part = Part::default();
+        self.holds.iter().for_each(|(place, name)| part.add(*place, *name));
+        self.undefined.iter().for_each(|name| part.set_undefined(*name));
+        self.doubtful.iter().for_each(|name| part.set_doubtful(*name));
+        part
+    }
+
+    fn has_undefined(&self, name: &Lane) -> bool {
+        self.undefined.binary_search(name).is_ok()
+    }
+
+    fn claims(&self, written: impl Fn(Lane) -> Lane) -> Claims {
+        Claims {
+            pairs: self.holds.iter().map(|(place, name)| (*name, written(*place))).collect(),
+            undefined: self.undefined.clone(),
+            doubtful: self.doubtful.iter().filter(|name| !self.has_undefined(name)).copied().collect(),
+        }
+    }
+
+    /// What both say: what one says is held, the other may have undefined, or the scalars that belong to it.
+    fn meet(&self, other: &Known, [scalars, of_other]: [&Known; 2]) -> Known {
+        let mut holds = Vec::new();
+        for (one, two, scalars) in [(self, other, of_other), (other, self, scalars)] {
+            let both = |(place, name): &&(Lane, Lane)| {
+                two.has_undefined(name)
+                    || scalars.has_undefined(name)
+                    || two.holds.binary_search(&(*place, *name)).is_ok()
+            };
+            holds.extend(one.holds.iter().filter(both).copied());
+        }
+        let undefined = self.undefined.iter().filter(|name| other.has_undefined(name)).copied().collect();
+        let doubtful = self.doubtful.iter().chain(&other.doubtful).copied().collect();
+        Known { holds: ordered(holds), undefined, doubtful: ordered(doubtful) }
+    }
+}
+
+/// In order, each once.
+fn ordered<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// What holds at a block's entry on all paths seen so far: parts by class, and the names of masks, each in order.
 pub struct Observed {
-    scalars: Part,
-    classes: Vec<(Membership, Part)>,
+    scalars: Known,
+    classes: Vec<(Membership, Known)>,
     masks: Vec<Vec<Lane>>,
     nonempty: Set<Lane>,
     beside: Set<Lane>,
@@ -29,7 +83,7 @@ pub struct Observed {
 impl Observed {
     /// The state that is claimed.
     pub fn state(&self, context: &Context<'_>, live: &Set<u32>) -> State {
-        let mut state = State::new(self.scalars.clone(), context);
+        let mut state = State::new(self.scalars.part(), context);
         let mut numbers: Map<Lane, u32> = Map::default();
         for names in &self.masks {
             let mask = state.facts.new_mask();
@@ -38,7 +92,7 @@ impl Observed {
         }
         state.facts.mark(&self.nonempty.iter().map(|first| numbers[first]).collect::<Vec<_>>(), Mark::Nonempty);
         for ((kind, active, member), part) in &self.classes {
-            let mut class = Class::new(*kind, *active, part.clone());
+            let mut class = Class::new(*kind, *active, part.part());
             class.masks = member.iter().map(|(first, inside)| (numbers[first], *inside)).collect();
             state.classes.push(class);
         }
@@ -56,39 +110,19 @@ impl Observed {
     /// As a certificate has it; `written`: how a place is written there.
     pub fn entry(&self, written: impl Fn(Lane) -> Lane) -> Entry {
         let numbers: Map<Lane, u32> = self.masks.iter().zip(0..).map(|(names, number)| (names[0], number)).collect();
-        let class = |((kind, active, member), part): &(Membership, Part)| {
+        let class = |((kind, active, member), part): &(Membership, Known)| {
             let member = member.iter().map(|(first, inside)| (numbers[first], *inside)).collect();
-            certificate::Class { kind: *kind, active: *active, member, claims: claims(part, &written) }
+            certificate::Class { kind: *kind, active: *active, member, claims: part.claims(&written) }
         };
         Entry {
             classes: self.classes.iter().map(class).collect(),
-            scalars: claims(&self.scalars, &written),
+            scalars: self.scalars.claims(&written),
             masks: (0..).zip(self.masks.iter().cloned()).collect(),
             nonempty: self.nonempty.iter().map(|first| numbers[first]).collect(),
             beside: self.only_beside().map(|first| numbers[first]).collect(),
             some: self.some,
         }
     }
-}
-
-fn claims(part: &Part, written: impl Fn(Lane) -> Lane) -> Claims {
-    let mut claims = Claims::default();
-    for place in part.all_places() {
-        claims.pairs.extend(part.holds(place).iter().map(|name| (*name, written(place))));
-    }
-    for name in doubtful(part) {
-        if part.is_undefined(name) {
-            claims.undefined.push(name);
-        } else {
-            claims.doubtful.push(name);
-        }
-    }
-    claims
-}
-
-/// Names that are doubtful or undefined, each once.
-fn doubtful(part: &Part) -> Set<Lane> {
-    part.all_names().filter(|name| part.is_doubtful(*name)).collect()
 }
 
 /// What is worth claiming of a function.
@@ -124,7 +158,7 @@ impl Scope<'_> {
         };
         let (live, later) = (&needs.live[successor], &needs.read_later[successor]);
         let mut scalars = kept(state.wave(), &[live], true);
-        let mut classes: Vec<(Membership, Part)> = Vec::new();
+        let mut classes: Vec<(Membership, Known)> = Vec::new();
         for class in state.threads().filter(|class| !(nobody && class.active && class.kind != 'P')) {
             let told_apart = |first: &Lane| {
                 class.kind != 'P' && (!joined || needs.waking[successor].contains(first) || ghosts.contains(first))
@@ -140,12 +174,13 @@ impl Scope<'_> {
             let part = kept(&class.part, read, class.active);
             let at: Membership = (class.kind, class.active, member);
             match classes.iter_mut().find(|(other, _)| *other == at) {
-                Some((_, known)) => *known = meet_parts([known, &part], [&scalars, &scalars]),
+                Some((_, known)) => *known = known.meet(&part, [&scalars, &scalars]),
                 None => classes.push((at, part)),
             }
         }
-        let in_vectors = |name: &Lane| classes.iter().any(|(_, part)| !part.places(*name).is_empty());
-        doubtful(state.wave()).into_iter().filter(in_vectors).for_each(|name| scalars.set_doubtful(name));
+        let held = classes.iter().flat_map(|(_, part)| &part.holds).map(|(_, name)| *name);
+        let in_vectors = held.filter(|name| !name.vector && state.wave().is_doubtful(*name));
+        scalars.doubtful = ordered(scalars.doubtful.iter().copied().chain(in_vectors).collect());
         let some = exec_is_zero.map_or(state.facts.some_active(), |zero| !zero);
         let first = |(first, _): &(Lane, Mask)| *first;
         let nonempty: Set<Lane> = numbers.iter().filter(|(_, mask)| known(mask)).map(first).collect();
@@ -156,28 +191,28 @@ impl Scope<'_> {
 
     /// What is worth claiming: names that are read later, in places of which something may be claimed (spec 4.3). `every`: that is
     /// asked of vector places too.
-    fn keep(&self, part: &Part, declared: &Set<u32>, every: bool, is_live: impl Fn(Lane) -> bool) -> Part {
-        let (context, mut new) = (self.context, Part::default());
+    fn keep(&self, part: &Part, declared: &Set<u32>, every: bool, is_live: impl Fn(Lane) -> bool) -> Known {
+        let context = self.context;
         let worth = |name: &&Lane| !is_plain(name) || is_live(**name);
+        let mut holds = Vec::new();
         for place in part.all_places().filter(|place| place.of != Of::Unchanged) {
             let asked = place.of == Of::Unit && (every || !place.vector);
             let only = asked && !holds_always(context, place) && !declared.contains(&place.a);
             let own = Lane::entry(place.a);
-            let pristine = place.cell == 0 && !context.touched_after.contains(&place.a);
-            let may = |name: &&Lane| !only || pristine && **name == own;
-            part.holds(place).iter().filter(may).filter(worth).for_each(|name| new.add(place, *name));
+            let pristine = || place.cell == 0 && !context.touched_after.contains(&place.a);
+            let may = |name: &&Lane| !only || **name == own && pristine();
+            holds.extend(part.holds(place).iter().filter(may).filter(worth).map(|name| (place, *name)));
         }
+        let held: Set<Lane> = match part.all_doubtful().next() {
+            Some(_) => holds.iter().map(|(_, name)| *name).collect(),
+            None => Set::default(),
+        };
         // The second checker speaks of the cells of all registers, the first one of those that P names.
-        let named = |name: &Lane| name.cell == 0 || self.cells.contains(name);
-        for name in doubtful(part) {
-            let is_held = !new.places(name).is_empty();
-            if part.is_undefined(name) && worth(&&name) && (is_held || named(&name)) {
-                new.set_undefined(name);
-            } else if is_held {
-                new.set_doubtful(name);
-            }
-        }
-        new
+        let named = |name: &Lane| name.cell == 0 || self.cells.contains(name) || held.contains(name);
+        let undefined = part.all_doubtful().filter(|name| part.is_undefined(*name) && named(name) && worth(&name));
+        let undefined: Vec<Lane> = ordered(undefined.collect());
+        let doubtful = part.all_doubtful().filter(|name| held.contains(name)).chain(undefined.iter().copied());
+        Known { holds: ordered(holds), doubtful: ordered(doubtful.collect()), undefined }
     }
 }
 
@@ -216,41 +251,21 @@ fn runs(context: &Context<'_>, state: &State, names: impl Iterator<Item = Lane>)
     found
 }
 
-/// What both say: what one says is held, the other may have undefined.
-fn meet_parts([a, b]: [&Part; 2], [a_scalars, b_scalars]: [&Part; 2]) -> Part {
-    let mut new = Part::default();
-    for (one, other, scalars) in [(a, b, b_scalars), (b, a, a_scalars)] {
-        for place in one.all_places() {
-            let held = other.holds(place);
-            let both = |name: &&Lane| held.contains(name) || other.is_undefined(**name) || scalars.is_undefined(**name);
-            one.holds(place).iter().filter(both).for_each(|name| new.add(place, *name));
-        }
-    }
-    for name in doubtful(a).into_iter().chain(doubtful(b)) {
-        if a.is_undefined(name) && b.is_undefined(name) {
-            new.set_undefined(name);
-        } else {
-            new.set_doubtful(name);
-        }
-    }
-    new
-}
-
 /// What is claimed on both ways to a block.
 pub fn meet(a: &Observed, b: &Observed) -> Observed {
     let masks: Vec<Vec<Lane>> =
         a.masks.iter().filter(|names| b.masks.iter().any(|other| other[0] == names[0])).cloned().collect();
     let left: Set<Lane> = masks.iter().map(|names| names[0]).collect();
-    let scalars = meet_parts([&a.scalars, &b.scalars], [&a.scalars, &b.scalars]);
+    let scalars = a.scalars.meet(&b.scalars, [&a.scalars, &b.scalars]);
     // Each with the scalars of those that it comes from.
-    let mut classes: Vec<(Membership, Part, &Part)> = Vec::new();
+    let mut classes: Vec<(Membership, Known, &Known)> = Vec::new();
     for side in [a, b] {
         for ((kind, active, member), part) in &side.classes {
             let member = member.iter().copied().filter(|(first, _)| left.contains(first)).collect();
             let at: Membership = (*kind, *active, member);
             match classes.iter_mut().find(|(other, ..)| *other == at) {
                 Some((_, known, owner)) => {
-                    *known = meet_parts([known, part], [*owner, &side.scalars]);
+                    *known = known.meet(part, [*owner, &side.scalars]);
                     *owner = &side.scalars;
                 }
                 None => classes.push((at, part.clone(), &side.scalars)),
@@ -276,17 +291,6 @@ pub fn same(a: &Observed, b: &Observed) -> bool {
     (&a.nonempty, &a.beside, a.some) == (&b.nonempty, &b.beside, b.some)
         && a.classes.len() == b.classes.len()
         && by_first(a) == by_first(b)
-        && same_part(&a.scalars, &b.scalars)
-        && a.classes.iter().all(|(at, part)| b.classes.iter().any(|(other, own)| at == other && same_part(part, own)))
-}
-
-fn same_part(a: &Part, b: &Part) -> bool {
-    let alike = |place: Lane| {
-        let (x, y) = (a.holds(place), b.holds(place));
-        x.len() == y.len() && x.iter().all(|name| y.contains(name))
-    };
-    let says = |part: &Part| -> BTreeSet<(Lane, bool)> {
-        doubtful(part).into_iter().map(|name| (name, part.is_undefined(name))).collect()
-    };
-    a.all_places().count() == b.all_places().count() && a.all_places().all(alike) && says(a) == says(b)
+        && a.scalars == b.scalars
+        && a.classes.iter().all(|(at, part)| b.classes.iter().any(|(other, own)| at == other && part == own))
 }

@@ -43,7 +43,9 @@ enum Failed {
 ///
 /// # Errors
 /// There is no certificate to be had, whatever is paired.
-pub fn certify(context: &mut Context<'_>, texts: &Texts, check: impl Fn(&str) -> Done<usize>) -> Done<Certified> {
+pub fn certify(
+    context: &mut Context<'_>, texts: &Texts, mut check: impl FnMut(&str) -> Done<usize>,
+) -> Done<Certified> {
     let program = Program::of(context)?;
     let joined = Options { joined: true, ..Options::default() };
     let mut strategies = vec![
@@ -55,7 +57,7 @@ pub fn certify(context: &mut Context<'_>, texts: &Texts, check: impl Fn(&str) ->
     let mut first: Option<Done<Certified>> = None;
     while !strategies.is_empty() {
         let strategy = strategies.remove(0);
-        let failed = match try_strategy(context, texts, &program, strategy, &check) {
+        let failed = match try_strategy(context, texts, &program, strategy, &mut check) {
             Ok(certified) => return Ok(certified),
             Err(Failed::Refused(certified)) => Ok(certified),
             Err(Failed::OfThreads(certified)) => {
@@ -74,7 +76,7 @@ pub fn certify(context: &mut Context<'_>, texts: &Texts, check: impl Fn(&str) ->
 /// By one strategy: the first certificate that is accepted.
 fn try_strategy(
     context: &mut Context<'_>, texts: &Texts, program: &Program, strategy: Options,
-    check: &impl Fn(&str) -> Done<usize>,
+    check: &mut impl FnMut(&str) -> Done<usize>,
 ) -> Result<Certified, Failed> {
     let mut unpaired: BTreeSet<Place> = BTreeSet::new();
     if let Ok(found) = find(context, texts, program, &unpaired, Options { hasty: true, ..strategy }) {

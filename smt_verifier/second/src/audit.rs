@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::check::Texts;
 use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
 use crate::model::{need, Done, File, Function, Kind, Operand, Refused};
@@ -20,24 +21,26 @@ pub const USAGE: &str = "usage";
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
 ) -> Done<usize> {
-    audit_files([&text::read(before)?, &text::read(after)?], certificate, cpu, function, saved_later)
-}
-
-/// Likewise, of texts that have been read.
-///
-/// # Errors
-/// As [`audit_phase`].
-pub fn audit_files(
-    texts: [&File; 2], certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
-) -> Done<usize> {
-    with_context(texts, cpu, function, saved_later, |context| {
-        let parts = certificate::read(certificate, context)?;
-        context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
-        check::check(context, &parts)
+    with_context([&text::read(before)?, &text::read(after)?], cpu, function, saved_later, |context| {
+        judge(context, certificate, None)
     })
 }
 
-/// What is done with all that both texts say where no certificate is asked for.
+/// What a certificate shows of two texts, as [`audit_phase`] says. `texts`: what is known of them without one, if it is
+/// known.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn judge(context: &mut Context<'_>, certificate: &str, texts: Option<&Texts>) -> Done<usize> {
+    let parts = certificate::read(certificate, context)?;
+    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
+    match texts {
+        Some(texts) => check::check(context, texts, &parts),
+        None => check::check(context, &check::texts(context)?, &parts),
+    }
+}
+
+/// Do something with what two texts say where no certificate is asked for.
 ///
 /// # Errors
 /// As [`audit_phase`].

@@ -86,8 +86,7 @@ struct Bundle<'a> {
 ///
 /// # Errors
 /// The rule that does not hold.
-pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
-    let texts = &texts(context)?;
+pub fn check(context: &Context<'_>, texts: &Texts, parts: &[BlockPart]) -> Done<usize> {
     parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
         let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
         let mut state = match part.entry.as_ref().map(claimed).transpose()? {
@@ -428,9 +427,7 @@ fn nothing_moved(context: &Context<'_>) -> Done {
 
 impl<'a> Walk<'a> {
     /// At the beginning of a block, where this state holds.
-    pub fn of(
-        context: &'a Context<'a>, texts: &'a Texts, part: &'a BlockPart, block: usize, state: State,
-    ) -> Walk<'a> {
+    pub fn of(context: &'a Context<'a>, texts: &'a Texts, part: &'a BlockPart, block: usize, state: State) -> Walk<'a> {
         let (killed, revived) = (Default::default(), Set::default());
         let (at, is_search, repeated, terminated, bundle) = ((0, 0), false, None, false, None);
         let (compared, repeats, splits) = (0, 0, 0);
@@ -539,7 +536,8 @@ impl<'a> Walk<'a> {
         self.state.end_copies(&left.read, &left.lost);
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
-        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.texts.live[*successor].contains(place));
+        let virtual_too =
+            |place: &Lane| block.successors.iter().any(|successor| self.texts.live[*successor].contains(place));
         let free = |place: &Lane| match place.of {
             Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
             _ => place.of == Of::Virtual && place.vector && !virtual_too(place),

@@ -12,6 +12,7 @@ use crate::model::*;
 use crate::tables::{tables, Processor, Register};
 
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
+#[derive(Clone)]
 pub struct Context<'a> {
     pub before: &'a Function,
     pub after: &'a Function,
