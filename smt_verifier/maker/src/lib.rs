@@ -5,6 +5,7 @@
 mod certificate;
 mod chains;
 mod infer;
+mod judged;
 mod liveness;
 mod matching;
 mod observed;
@@ -13,19 +14,20 @@ mod probe;
 mod produce;
 mod program;
 
-use verilocc_check::audit::{judge, with_context};
-use verilocc_check::check;
+use verilocc_check::audit::with_context;
+use verilocc_check::check::texts;
 use verilocc_check::model::{Done, File};
 
-pub use produce::{certify as make, Certified};
+pub use judged::Judged;
 
-/// Make a certificate for one function of two texts, and have it checked.
+/// Make a certificate for one function of two texts, and have it checked. The search has a copy of what the checker knows of
+/// both texts.
 ///
 /// # Errors
 /// There is none, or [`verilocc_check::audit::USAGE`] for an unknown processor or function.
-pub fn certify(files: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Certified> {
+pub fn certify(files: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Judged> {
     with_context(files, cpu, function, saved_later, |context| {
-        let (mut own, texts) = (context.clone(), check::texts(context)?);
-        produce::certify(&mut own, &texts, |text| judge(context, text, Some(&texts)))
+        let (mut own, texts) = (context.clone(), texts(context)?);
+        produce::certify(&mut own, &texts, |text| Judged::of(context, &texts, text))
     })
 }

@@ -4,7 +4,7 @@
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-use verilocc_certify::{certify, Certified};
+use verilocc_certify::{certify, Judged};
 use verilocc_check::audit::USAGE;
 use verilocc_check::model::{Done, Refused};
 use verilocc_check::text;
@@ -40,13 +40,13 @@ fn main() -> ExitCode {
         }
     }
     std::panic::set_hook(Box::new(|_| {}));
-    let made = catch_unwind(|| -> Done<Certified> {
+    let made = catch_unwind(|| -> Done<Judged> {
         certify([&text::read(&texts[0])?, &text::read(&texts[1])?], &cpu, function.as_deref(), saved_later)
     });
     let made = made.unwrap_or_else(|_| Err(Refused::new("certificate", "the search ended unforeseen", "")));
     let answer = match made {
-        Ok(Certified { text, answer }) => match written(out, &text) {
-            Ok(()) => answer,
+        Ok(judged) => match written(out, judged.text()) {
+            Ok(()) => judged.answer(),
             Err(error) => return fail(&format!("{out}: {error}")),
         },
         Err(error) => Err(error),

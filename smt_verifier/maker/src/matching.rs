@@ -56,9 +56,9 @@ fn runs(left: &[u32], right: &[u32]) -> Vec<(usize, usize)> {
     while let Some((a, a_end, b, b_end)) = pending.pop() {
         let (mut i, mut j, mut length) = (a, b, 0);
         let mut ending: HashMap<usize, usize> = HashMap::new();
-        for x in a..a_end {
+        for (x, key) in left.iter().enumerate().take(a_end).skip(a) {
             let mut next = HashMap::new();
-            for y in places.get(&left[x]).into_iter().flatten().copied().filter(|y| (b..b_end).contains(y)) {
+            for y in places.get(key).into_iter().flatten().copied().filter(|y| (b..b_end).contains(y)) {
                 let run = y.checked_sub(1).and_then(|before| ending.get(&before)).map_or(1, |run| run + 1);
                 next.insert(y, run);
                 if run > length {

@@ -64,7 +64,8 @@ fn note_wrong(walk: &mut Walk<'_>, p: &Instruction, q: &Instruction, number: u32
                 state.reads(class, *name, *place) && (told || state.is_undefined(*name, &readers))
             };
             let classes = if name.vector { &readers[..] } else { &[WAVE] };
-            if !classes.iter().all(fits) && !(name == place && walk.revived.contains(place)) {
+            let revived = name == place && walk.revived.contains(place);
+            if !revived && !classes.iter().all(fits) {
                 wrong.reads.insert((number, *name));
                 wrong.on_path |= !name.vector || !classes.iter().all(|n| state.classes[*n].kind != 'P' || fits(n));
             }

@@ -13,24 +13,19 @@ use verilocc_check::lanes::{Lane, Set};
 use verilocc_check::model::{Done, Operand, Refused};
 
 use crate::infer::{find, Found, Options};
+use crate::judged::Judged;
 use crate::probe::wrong_reads;
 use crate::program::{Place, Program, Role};
 
 /// Certificates that are tried with one strategy.
 const ATTEMPTS: usize = 5;
 
-/// A certificate, and what the checker says of it.
-pub struct Certified {
-    pub text: String,
-    pub answer: Done<usize>,
-}
-
 /// Why a strategy has no certificate that is accepted.
 enum Failed {
     /// The first one that was refused.
-    Refused(Certified),
+    Refused(Judged),
     /// Likewise, of joined classes, where nothing is wrong on the path.
-    OfThreads(Certified),
+    OfThreads(Judged),
     /// There is none.
     None(Refused),
 }
@@ -43,9 +38,7 @@ enum Failed {
 ///
 /// # Errors
 /// There is no certificate to be had, whatever is paired.
-pub fn certify(
-    context: &mut Context<'_>, texts: &Texts, mut check: impl FnMut(&str) -> Done<usize>,
-) -> Done<Certified> {
+pub fn certify(context: &mut Context<'_>, texts: &Texts, mut check: impl FnMut(String) -> Judged) -> Done<Judged> {
     let program = Program::of(context)?;
     let joined = Options { joined: true, ..Options::default() };
     let mut strategies = vec![
@@ -54,15 +47,15 @@ pub fn certify(
         Options { in_order: true, ..joined },
         Options::default(),
     ];
-    let mut first: Option<Done<Certified>> = None;
+    let mut first: Option<Done<Judged>> = None;
     while !strategies.is_empty() {
         let strategy = strategies.remove(0);
         let failed = match try_strategy(context, texts, &program, strategy, &mut check) {
-            Ok(certified) => return Ok(certified),
-            Err(Failed::Refused(certified)) => Ok(certified),
-            Err(Failed::OfThreads(certified)) => {
+            Ok(judged) => return Ok(judged),
+            Err(Failed::Refused(judged)) => Ok(judged),
+            Err(Failed::OfThreads(judged)) => {
                 strategies.sort_by_key(|left| left.in_order);
-                Ok(certified)
+                Ok(judged)
             }
             Err(Failed::None(error)) => Err(error),
         };
@@ -76,14 +69,13 @@ pub fn certify(
 /// By one strategy: the first certificate that is accepted.
 fn try_strategy(
     context: &mut Context<'_>, texts: &Texts, program: &Program, strategy: Options,
-    check: &mut impl FnMut(&str) -> Done<usize>,
-) -> Result<Certified, Failed> {
+    check: &mut impl FnMut(String) -> Judged,
+) -> Result<Judged, Failed> {
     let mut unpaired: BTreeSet<Place> = BTreeSet::new();
     if let Ok(found) = find(context, texts, program, &unpaired, Options { hasty: true, ..strategy }) {
-        let text = found.certificate(context).text();
-        let answer = check(&text);
-        if answer.is_ok() {
-            return Ok(Certified { text, answer });
+        let judged = check(found.certificate(context).text());
+        if judged.is_accepted() {
+            return Ok(judged);
         }
     }
     // Why, is to be seen where nothing is left out.
@@ -97,12 +89,11 @@ fn try_strategy(
             }
             Err(error) => return Err(Failed::None(error)),
         };
-        let text = found.certificate(context).text();
-        let answer = check(&text);
-        if answer.is_ok() {
-            return Ok(Certified { text, answer });
+        let judged = check(found.certificate(context).text());
+        if judged.is_accepted() {
+            return Ok(judged);
         }
-        let refused = first.take().unwrap_or(Certified { text, answer });
+        let refused = first.take().unwrap_or(judged);
         let (suspects, on_path) = suspects(context, texts, program, &found);
         if strategy.joined && unpaired.is_empty() && !on_path {
             return Err(Failed::OfThreads(refused));
