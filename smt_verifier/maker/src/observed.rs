@@ -48,18 +48,20 @@ impl Known {
 
     /// What both say: what one says is held, the other may have undefined, or the scalars that belong to it.
     fn meet(&self, other: &Known, [scalars, of_other]: [&Known; 2]) -> Known {
-        let mut holds = Vec::new();
-        for (one, two, scalars) in [(self, other, of_other), (other, self, scalars)] {
-            let both = |(place, name): &&(Lane, Lane)| {
-                two.has_undefined(name)
-                    || scalars.has_undefined(name)
-                    || two.holds.binary_search(&(*place, *name)).is_ok()
+        let mut holds = Vec::with_capacity(self.holds.len());
+        let (mut own, mut others) = (self.holds.iter().peekable(), other.holds.iter().peekable());
+        while let Some(first) = own.peek().into_iter().chain(others.peek()).min().copied() {
+            let said = [own.next_if_eq(&first).is_some(), others.next_if_eq(&first).is_some()];
+            let may_have = |said: bool, part: &Known, scalars: &Known| {
+                said || part.has_undefined(&first.1) || scalars.has_undefined(&first.1)
             };
-            holds.extend(one.holds.iter().filter(both).copied());
+            if may_have(said[0], self, scalars) && may_have(said[1], other, of_other) {
+                holds.push(*first);
+            }
         }
         let undefined = self.undefined.iter().filter(|name| other.has_undefined(name)).copied().collect();
         let doubtful = self.doubtful.iter().chain(&other.doubtful).copied().collect();
-        Known { holds: ordered(holds), undefined, doubtful: ordered(doubtful) }
+        Known { holds, undefined, doubtful: ordered(doubtful) }
     }
 }
 

@@ -888,8 +888,8 @@ impl<'a> Walk<'a> {
         self.reach_allowed(p)?;
         let (run, mut reading, upper) = self.reading(p);
         let mut lost = false;
-        let asked = !self.is_search || !upper.is_empty();
-        if let Err(error) = if asked { self.agrees(p, q, &reading) } else { Ok(()) } {
+        let agreed = if self.is_search && upper.is_empty() { Ok(()) } else { self.agrees(p, q, &reading) };
+        if let Err(error) = agreed {
             lost = !upper.is_empty();
             reading.skip.extend(upper);
             if !self.is_search && (!lost || self.agrees(p, q, &reading).is_err()) {
