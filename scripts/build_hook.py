@@ -18,7 +18,8 @@ from generate_protos import REPOSITORY, generate
 
 
 class BuildHook(BuildHookInterface):  # pyright: ignore
-    """The modules of the gRPC contract, the library by which LLVM's tools are loaded once, and both checkers, built.
+    """The modules of the gRPC contract, the library by which LLVM's tools are loaded once, both checkers, and the maker
+    of certificates, built.
 
     An editable installation waits for no compiled checker: its sources change.
     """
@@ -29,7 +30,7 @@ class BuildHook(BuildHookInterface):  # pyright: ignore
         generate(REPOSITORY)
         if self.target_name != "wheel":
             return
-        built = [build_loaded_tool.build(), build_second_checker.build()]
+        built = [build_loaded_tool.build(), *build_second_checker.build()]
         if version == "editable":
             return
         if any([*built, compile_checker.build()]):

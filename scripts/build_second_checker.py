@@ -1,4 +1,5 @@
-"""Build the second checker of certificates (``smt_verifier/second``, Rust without dependencies).
+"""Build the programs in Rust: the second checker (``smt_verifier/second``), and the maker of certificates over it
+(``smt_verifier/maker``). Neither has dependencies.
 
     python scripts/build_second_checker.py
 
@@ -14,40 +15,37 @@ import tempfile
 from pathlib import Path
 
 VERIFIER = Path(__file__).resolve().parent.parent / "smt_verifier"
-CRATE = VERIFIER / "second"
-PROGRAM = VERIFIER / "bin" / "verilocc-check"
+PROGRAMS = {"verilocc-check": ("second",), "verilocc-certify": ("maker", "second")}
+"""Of each program the crate that it is built from, and those that this depends on."""
 
 
-def build() -> Path | None:
-    """The program, built if it is older than its sources; None where it cannot be built."""
-    sources = [*CRATE.glob("Cargo.*"), *CRATE.glob("src/**/*.rs"), *VERIFIER.glob("checker/data/*.txt")]
-    if not sources:
+def build() -> list[Path]:
+    """The programs, built if they are older than their sources; those that cannot be built are left out."""
+    with tempfile.TemporaryDirectory(prefix="verilocc-second-") as target:
+        built = [_built(name, crates, Path(target)) for name, crates in PROGRAMS.items()]
+    return [program for program in built if program is not None]
+
+
+def _built(name: str, crates: tuple[str, ...], target: Path) -> Path | None:
+    program, manifest = VERIFIER / "bin" / name, VERIFIER / crates[0] / "Cargo.toml"
+    patterns = [f"{crate}/{of}" for crate in crates for of in ("Cargo.*", "src/**/*.rs")]
+    sources = [source for pattern in (*patterns, "checker/data/*.txt") for source in VERIFIER.glob(pattern)]
+    if not manifest.exists():
         return None
-    if PROGRAM.exists() and PROGRAM.stat().st_mtime_ns >= max(s.stat().st_mtime_ns for s in sources):
-        return PROGRAM
+    if program.exists() and program.stat().st_mtime_ns >= max(s.stat().st_mtime_ns for s in sources):
+        return program
     cargo = shutil.which("cargo")
     if cargo is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="verilocc-second-") as target:
-        command = [
-            cargo,
-            "build",
-            "--release",
-            "--offline",
-            "--locked",
-            "--quiet",
-            "--manifest-path",
-            CRATE / "Cargo.toml",
-        ]
-        environment = {**os.environ, "CARGO_TARGET_DIR": target}
-        if subprocess.run(command, check=False, env=environment).returncode:
-            return None
-        PROGRAM.parent.mkdir(exist_ok=True)
-        partial = PROGRAM.with_suffix(".partial")
-        shutil.copy2(Path(target) / "release" / PROGRAM.name, partial)
-        partial.replace(PROGRAM)
-    return PROGRAM
+    command = [cargo, "build", "--release", "--offline", "--locked", "--quiet", "--manifest-path", manifest]
+    if subprocess.run(command, check=False, env={**os.environ, "CARGO_TARGET_DIR": str(target)}).returncode:
+        return None
+    program.parent.mkdir(exist_ok=True)
+    partial = program.with_suffix(".partial")
+    shutil.copy2(target / "release" / name, partial)
+    partial.replace(program)
+    return program
 
 
 if __name__ == "__main__":
-    print(build() or "no cargo, or the build failed: there is one checker only")
+    print(*(build() or ["no cargo, or the build failed: there is one checker only"]), sep="\n")

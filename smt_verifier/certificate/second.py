@@ -1,4 +1,6 @@
-"""The second checker, a program of its own (``smt_verifier/second``): found where it was built, asked through files."""
+"""The programs in Rust, found where they were built and asked through files: the second checker
+(``smt_verifier/second``), and the maker of certificates over it (``smt_verifier/maker``), which is not trusted.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,15 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 PROGRAM = "verilocc-check"
 ENVIRONMENT = "VERILOCC_SECOND_CHECKER"
-"""Names the program; empty: none is asked."""
+MAKER = "verilocc-certify"
+MAKER_ENVIRONMENT = "VERILOCC_CERTIFY"
+"""Each names a program; empty: none is asked. The maker is else looked for beside the second checker."""
 _SECONDS = 120.0
 _ACCEPTED = re.compile(r"accepted: (\d+) (?:operands compared|instructions in another place)\n\Z")
 _REFUSED = re.compile(r"refused: ([a-z-]+): (.*?)(?: \(([^()]*)\))?\n\Z", re.DOTALL)
@@ -27,6 +32,36 @@ def second_program() -> Path | None:
     package = Path(__file__).resolve().parent.parent
     places = (package / "bin" / PROGRAM, package / "second" / "target" / "release" / PROGRAM)
     return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def maker_program() -> Path | None:
+    """The maker of certificates, or None where it was not built, or there is no second checker."""
+    checker, named = second_program(), os.environ.get(MAKER_ENVIRONMENT)
+    if checker is None or named is not None:
+        return Path(named) if named and checker is not None else None
+    places = [checker.with_name(MAKER)]
+    if ENVIRONMENT not in os.environ:
+        places.append(Path(__file__).resolve().parent.parent / "maker" / "target" / "release" / MAKER)
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def made_certificate(
+    before: str, after: str, processor: str, function: str, *, saved_later: bool = False
+) -> tuple[str, int] | None:
+    """A certificate by the maker that the second checker accepts, as text, and how many operands were compared; None
+    where there is none.
+    """
+    program = maker_program()
+    if program is None:
+        return None
+    options = [f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later]
+    with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
+        out = Path(directory) / "made"
+        run = _ask(program, directory, (before, after), out, *options)
+        if isinstance(run, Exception) or run.returncode or not out.is_file():
+            return None
+        match = _ACCEPTED.fullmatch(run.stdout)
+        return (out.read_text(encoding="utf-8"), int(match[1])) if match else None
 
 
 def second_checker(
@@ -48,24 +83,11 @@ def second_checker(
     program = second_program()
     if program is None:
         return None
+    options = [f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later, *["--order"] * order]
     with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
-        names = [str(Path(directory) / name) for name in ("before.mir", "after.mir", "certificate")]
-        for name, text in zip(names, (before, after, certificate), strict=True):
-            Path(name).write_text(text, encoding="utf-8", newline="")
-        try:
-            run = subprocess.run(
-                [
-                    *(program, *names, f"--mcpu={processor}", f"--function={function}"),
-                    *["--saved-later"] * saved_later,
-                    *["--order"] * order,
-                ],
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return False, 0, "checker", f"the second checker did not answer: {error}", ""
+        run = _ask(program, directory, (before, after, certificate), *options)
+    if isinstance(run, Exception):
+        return False, 0, "checker", f"the second checker did not answer: {run}", ""
     if run.returncode == 0 and (match := _ACCEPTED.fullmatch(run.stdout)):
         return True, int(match[1]), "", "", ""
     if match := _REFUSED.fullmatch(run.stdout):
@@ -77,3 +99,16 @@ def second_checker(
         f"the second checker ended with {run.returncode}: {(run.stdout + run.stderr)[:200]!r}",
         "",
     )
+
+
+def _ask(
+    program: Path, directory: str, texts: Sequence[str], *more: Path | str
+) -> subprocess.CompletedProcess[str] | OSError | subprocess.TimeoutExpired:
+    """What a program says of texts, as files in a directory, or why it says nothing."""
+    names = [Path(directory) / str(number) for number in range(len(texts))]
+    for name, text in zip(names, texts, strict=True):
+        name.write_text(text, encoding="utf-8", newline="")
+    try:
+        return subprocess.run([program, *names, *more], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return error

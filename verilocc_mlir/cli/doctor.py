@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from smt_verifier.certificate.second import second_program
+from smt_verifier.certificate.second import maker_program, second_program
 from smt_verifier.checker import COMPILED
 from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called, plugins
 from verilocc_mlir.cli.help import HELP, Command
@@ -45,7 +45,8 @@ class Check:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
-    checks = [_python(), *_packages(), *_tools(llvm), _first_checker(), _second_checker(), *_ways_in(), *_allocators()]
+    checkers = [_first_checker(), _second_checker(), _maker()]
+    checks = [_python(), *_packages(), *_tools(llvm), *checkers, *_ways_in(), *_allocators()]
     for check in checks:
         mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
         click.echo(f"{mark} {check.name}: {check.detail}")
@@ -68,12 +69,21 @@ def _first_checker() -> Check:
     return Check("first checker, compiled", COMPILED is not None, detail, mend, needed=False)
 
 
+_BUILD = "install cargo (apt-get install cargo), then: python scripts/build_second_checker.py"
+
+
 def _second_checker() -> Check:
     """The checker in Rust: without it the one in Python alone accepts certificates."""
     program = second_program()
-    mend = "install cargo (apt-get install cargo), then: python scripts/build_second_checker.py"
     detail = str(program) if program is not None else "certificates are checked by the checker in Python alone"
-    return Check("second checker", program is not None, detail, mend, needed=False)
+    return Check("second checker", program is not None, detail, _BUILD, needed=False)
+
+
+def _maker() -> Check:
+    """The maker of certificates in Rust: without it the one in Python makes them, in more time."""
+    program = maker_program()
+    detail = str(program) if program is not None else "certificates are made in Python"
+    return Check("maker of certificates", program is not None, detail, _BUILD, needed=False)
 
 
 def _packages() -> Iterator[Check]:

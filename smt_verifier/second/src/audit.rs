@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::check::Texts;
 use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
 use crate::model::{need, Done, File, Function, Kind, Operand, Refused};
@@ -20,9 +21,35 @@ pub const USAGE: &str = "usage";
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
 ) -> Done<usize> {
+    with_context([&text::read(before)?, &text::read(after)?], cpu, function, saved_later, |context| {
+        judge(context, certificate, None)
+    })
+}
+
+/// What a certificate shows of two texts, as [`audit_phase`] says. `texts`: what is known of them without one, if it is
+/// known.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn judge(context: &mut Context<'_>, certificate: &str, texts: Option<&Texts>) -> Done<usize> {
+    let parts = certificate::read(certificate, context)?;
+    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
+    match texts {
+        Some(texts) => check::check(context, texts, &parts),
+        None => check::check(context, &check::texts(context)?, &parts),
+    }
+}
+
+/// Do something with what two texts say where no certificate is asked for.
+///
+/// # Errors
+/// As [`audit_phase`].
+pub fn with_context<T>(
+    [p, q]: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool,
+    then: impl FnOnce(&mut Context<'_>) -> Done<T>,
+) -> Done<T> {
     let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
-    let (p, q) = (text::read(before)?, text::read(after)?);
-    let (mut x, mut y) = (named(&p, function)?.clone(), named(&q, function)?.clone());
+    let (mut x, mut y) = (named(p, function)?.clone(), named(q, function)?.clone());
     wellformed::check(&x, processor)?;
     wellformed::check(&y, processor)?;
     module::compare(&p.module, &q.module, processor)?;
@@ -42,13 +69,11 @@ pub fn audit_phase(
     resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;
     let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
-    context.promised = promises(&p, &x.name).difference(&preserved).copied().collect();
+    context.promised = promises(p, &x.name).difference(&preserved).copied().collect();
     context.preserved = preserved;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.saved_later = saved_later;
-    let parts = certificate::read(certificate, &context)?;
-    context.repeated = parts.iter().flat_map(|part| part.repeats.values().copied()).collect();
-    check::check(&context, &parts)
+    then(&mut context)
 }
 
 /// Likewise, where nothing is saved later.

@@ -19,21 +19,29 @@ use crate::propagated::Propagated;
 use crate::tables::{tables, Register};
 use crate::threads::{Side, State, WAVE};
 
-/// What is going on in one block.
-struct Walk<'a> {
-    context: &'a Context<'a>,
-    parts: &'a [BlockPart],
-    part: &'a BlockPart,
+/// What is known of both texts without a certificate.
+pub struct Texts {
     /// Of each block of Q, virtual vector registers that are live at its entry (spec 11.3).
-    live: &'a [Set<Lane>],
+    live: Vec<Set<Lane>>,
     /// What each block of Q leaves to those that LLVM makes copies of at its end.
-    left: &'a [joined::Left],
+    left: Vec<joined::Left>,
     /// What LLVM makes of copies (spec 10.13).
-    propagated: &'a Propagated,
+    propagated: Propagated,
+}
+
+/// What is going on in one block.
+pub struct Walk<'a> {
+    context: &'a Context<'a>,
+    texts: &'a Texts,
+    part: &'a BlockPart,
     block: usize,
     /// Numbers of the next instructions.
-    at: (usize, usize),
-    state: State,
+    pub at: (usize, usize),
+    pub state: State,
+    /// Set by a search for a certificate, which asks of no pair and of no repeat that it agrees; never by a check.
+    pub is_search: bool,
+    /// The instruction of P that was repeated last.
+    pub repeated: Option<(u32, u32)>,
     terminated: bool,
     /// The `BUNDLE` of Q that is open.
     bundle: Option<Bundle<'a>>,
@@ -44,23 +52,23 @@ struct Walk<'a> {
     /// Scalar registers that moves of P, and of Q, have killed since the last pair (spec 11.2).
     killed: [Set<Lane>; 2],
     /// Scalar registers that both have killed, and nothing has written since: pairs may read them (spec 11.2).
-    revived: Set<Lane>,
+    pub revived: Set<Lane>,
 }
 
 /// What is compared of what an instruction reads: classes that read, lanes that are not read (operand and position,
 /// spec
 /// 5.11), operands with classes that do not read them, and one that is read although it is `undef` (5.4).
 #[derive(Default)]
-struct Reading {
+pub struct Reading {
     readers: Vec<usize>,
-    skip: Vec<(usize, usize)>,
+    pub skip: Vec<(usize, usize)>,
     unread: Vec<(usize, Vec<usize>)>,
-    mask: Option<usize>,
+    pub mask: Option<usize>,
 }
 
 impl Reading {
     /// The classes that read this operand.
-    fn of(&self, operand: usize) -> Vec<usize> {
+    pub fn of(&self, operand: usize) -> Vec<usize> {
         let unread = |class: &usize| self.unread.iter().any(|(number, all)| *number == operand && all.contains(class));
         self.readers.iter().copied().filter(|class| !unread(class)).collect()
     }
@@ -78,12 +86,30 @@ struct Bundle<'a> {
 ///
 /// # Errors
 /// The rule that does not hold.
-pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
+pub fn check(context: &Context<'_>, texts: &Texts, parts: &[BlockPart]) -> Done<usize> {
+    parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
+        let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
+        let mut state = match part.entry.as_ref().map(claimed).transpose()? {
+            _ if block == 0 => entry::of_function(context, &context.after.blocks[0]),
+            Some(state) => state,
+            None => return Ok(compared),
+        };
+        entry::undefine_undeclared(context, block, &mut state);
+        entry::reads_defined(context, block)?;
+        Walk { compared, ..Walk::of(context, texts, part, block, state) }.steps(parts)
+    })
+}
+
+/// Check both texts where no certificate is asked for.
+///
+/// # Errors
+/// The rule that does not hold.
+pub fn texts(context: &Context<'_>) -> Done<Texts> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
-    let live = &entry::live_virtual(context);
-    let propagated = &Propagated::of(context.after, context.processor, context.limits, context.coarse);
+    let live = entry::live_virtual(context);
+    let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
     nothing_moved(context)?;
@@ -100,38 +126,7 @@ pub fn check(context: &Context<'_>, parts: &[BlockPart]) -> Done<usize> {
         let more = joined::check(context, text)?;
         left.iter_mut().zip(more).for_each(|(left, more)| left.join(more));
     }
-    let left = &left;
-    parts.iter().enumerate().try_fold(0, |compared, (block, part)| {
-        let claimed = |entry: &entry::Claimed| entry.state(context, &context.after.blocks[block]);
-        let mut state = match part.entry.as_ref().map(claimed).transpose()? {
-            _ if block == 0 => entry::of_function(context, &context.after.blocks[0]),
-            Some(state) => state,
-            None => return Ok(compared),
-        };
-        entry::undefine_undeclared(context, block, &mut state);
-        entry::reads_defined(context, block)?;
-        let (killed, revived) = (Default::default(), Set::default());
-        let (at, terminated, bundle, repeats, splits) = ((0, 0), false, None, 0, 0);
-        Walk {
-            context,
-            parts,
-            part,
-            live,
-            left,
-            propagated,
-            block,
-            at,
-            state,
-            terminated,
-            bundle,
-            compared,
-            repeats,
-            splits,
-            killed,
-            revived,
-        }
-        .steps()
-    })
+    Ok(Texts { live, left, propagated })
 }
 
 /// Blocks correspond by position (spec 2.3).
@@ -448,29 +443,66 @@ fn nothing_moved(context: &Context<'_>) -> Done {
 }
 
 impl<'a> Walk<'a> {
-    fn steps(mut self) -> Done<usize> {
+    /// At the beginning of a block, where this state holds.
+    pub fn of(context: &'a Context<'a>, texts: &'a Texts, part: &'a BlockPart, block: usize, state: State) -> Walk<'a> {
+        let (killed, revived) = (Default::default(), Set::default());
+        let (at, is_search, repeated, terminated, bundle) = ((0, 0), false, None, false, None);
+        let (compared, repeats, splits) = (0, 0, 0);
+        Walk {
+            context,
+            texts,
+            part,
+            block,
+            at,
+            state,
+            is_search,
+            repeated,
+            terminated,
+            bundle,
+            compared,
+            repeats,
+            splits,
+            killed,
+            revived,
+        }
+    }
+
+    /// One step; `of`: the instruction of P that it repeats, if any. A search names several: the first one that may be.
+    ///
+    /// # Errors
+    /// The rule that does not hold.
+    pub fn step(&mut self, take: Take, of: &[(u32, u32)]) -> Done {
+        let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
+        self.state.now += 1;
+        let (i, j) = self.at;
+        self.go_on((take != Take::After).then_some(i), (take != Take::Before).then_some(j));
+        match (take, before.instructions.get(i), after.instructions.get(j)) {
+            (Take::Pair, Some(p), Some(q)) => self.pair(p, q)?,
+            (Take::Before, Some(p), _) => self.before_alone(p)?,
+            (Take::After, _, Some(q)) => self.after_alone(q, of)?,
+            _ => {
+                let place = format!("block {}", self.block);
+                return Err(Refused::new("certificate", "steps behind the last instruction", place.as_str()));
+            }
+        }
+        self.at = (i + usize::from(take != Take::After), j + usize::from(take != Take::Before));
+        Ok(())
+    }
+
+    fn steps(mut self, parts: &[BlockPart]) -> Done<usize> {
         let (before, after) = (&self.context.before.blocks[self.block], &self.context.after.blocks[self.block]);
         let place = format!("block {}", self.block);
         for (count, take) in self.part.steps.iter() {
             for _ in 0..*count {
-                self.state.now += 1;
-                let (i, j) = self.at;
-                self.go_on((*take != Take::After).then_some(i), (*take != Take::Before).then_some(j));
-                match (take, before.instructions.get(i), after.instructions.get(j)) {
-                    (Take::Pair, Some(p), Some(q)) => self.pair(p, q)?,
-                    (Take::Before, Some(p), _) => self.before_alone(p)?,
-                    (Take::After, _, Some(q)) => self.after_alone(q)?,
-                    _ => return Err(Refused::new("certificate", "steps behind the last instruction", place.as_str())),
-                }
-                self.at = (i + usize::from(*take != Take::After), j + usize::from(*take != Take::Before));
+                self.step(*take, self.part.repeats.get(&(self.at.1 as u32)).map_or(&[], std::slice::from_ref))?;
             }
         }
         let all = self.at == (before.instructions.len(), after.instructions.len());
         ensure!(all, "certificate", place.as_str(), "instructions without a step");
         let marked = (self.repeats, self.splits) == (self.part.repeats.len(), self.part.splits.len());
         ensure!(marked, "certificate", place.as_str(), "a `repeat` or `split` at an instruction that is none");
-        self.go_on(Some(before.instructions.len()), Some(after.instructions.len()));
-        self.edges(before)?;
+        self.end();
+        self.edges(before, parts)?;
         Ok(self.compared)
     }
 
@@ -512,23 +544,30 @@ impl<'a> Walk<'a> {
         self.revived.iter().for_each(|lane| self.state.classes[WAVE].part.add(*lane, *lane));
     }
 
-    /// Spec 12.1, 12.2.
-    fn edges(&mut self, block: &Block) -> Done {
-        let tested = tested(block);
+    /// Behind the last step of a block.
+    pub fn end(&mut self) {
+        let (block, texts) = (&self.context.before.blocks[self.block], &self.context.after.blocks);
+        self.go_on(Some(block.instructions.len()), Some(texts[self.block].instructions.len()));
         self.end_part();
-        self.state.end_copies(&self.left[self.block].read, &self.left[self.block].lost);
-        let texts = &self.context.after.blocks;
+        let left = &self.texts.left[self.block];
+        self.state.end_copies(&left.read, &left.lost);
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
-        let virtual_too = |place: &Lane| block.successors.iter().any(|successor| self.live[*successor].contains(place));
+        let virtual_too =
+            |place: &Lane| block.successors.iter().any(|successor| self.texts.live[*successor].contains(place));
         let free = |place: &Lane| match place.of {
             Of::Unit => place.vector && !declared.contains(&place.a) && self.context.allocatable(*place),
             _ => place.of == Of::Virtual && place.vector && !virtual_too(place),
         };
         let held: Set<Lane> = self.state.threads().flat_map(|class| class.part.all_places()).filter(free).collect();
         held.into_iter().for_each(|place| self.state.abandon(place));
+    }
+
+    /// Spec 12.1, 12.2.
+    fn edges(&self, block: &Block, parts: &[BlockPart]) -> Done {
+        let tested = tested(block);
         for successor in block.successors.iter().copied() {
-            let claimed = self.parts[successor].entry.as_ref();
+            let claimed = parts[successor].entry.as_ref();
             let claimed = need!(claimed, "relation", block.line, "block {successor} has no claims");
             // What the branch says on this edge: whether what it tests is zero.
             let (test, zero) =
@@ -679,7 +718,7 @@ impl<'a> Walk<'a> {
             effect
         };
         self.move_frame(p, &defined);
-        self.revive(Some(p), None);
+        self.revive(Some(p), None, false);
         self.follow_masks(p, effect)
     }
 
@@ -711,7 +750,7 @@ impl<'a> Walk<'a> {
 
     // Q alone.
 
-    fn after_alone(&mut self, q: &Instruction) -> Done {
+    fn after_alone(&mut self, q: &Instruction, of: &[(u32, u32)]) -> Done {
         self.may_stand_alone(q)?;
         self.state.bury();
         self.waiting_callers(q)?;
@@ -720,9 +759,19 @@ impl<'a> Walk<'a> {
             self.state.note_expanded_for_all();
         }
         self.access(q, q.has("copy"));
-        if let Some(of) = self.part.repeats.get(&(self.at.1 as u32)).copied() {
+        if let Some((first, others)) = of.split_first() {
             self.repeats += 1;
-            self.repeat(of, q)?;
+            let may = |of: &(u32, u32)| self.repeatable(*of, q).map(|()| *of);
+            let tried = others.iter().fold(may(first), |tried, of| tried.or_else(|error| may(of).or(Err(error))));
+            self.repeated = tried.as_ref().ok().copied();
+            match tried {
+                Ok(of) => self.repeat(of, q),
+                Err(_) if self.is_search => {
+                    let active = self.active();
+                    q.lanes(Operand::is_def).into_iter().for_each(|lane| self.state.lose(lane, Side::Place, &active));
+                }
+                Err(error) => return Err(error),
+            }
         } else {
             let split_copy = q.has("copy") && q.flags.iter().all(|flag| flag == "lr-split");
             let plain = (q.flags.is_empty() || split_copy || q.name == "KILL") && q.tail.is_empty();
@@ -736,9 +785,9 @@ impl<'a> Walk<'a> {
             let written = if let Some(moved) = moved {
                 let state = &mut self.state;
                 let targets = || moved.pairs.iter().map(|(to, _)| *to).filter(|to| to.of == Of::Unit && to.cell == 0);
-                let again = targets().filter(|_| self.propagated.again.contains(&q.line));
+                let again = targets().filter(|_| self.texts.propagated.again.contains(&q.line));
                 let again: Vec<_> = again.map(|to| (to, state.missed(to))).collect();
-                let dead = targets().filter(|_| self.propagated.dead.contains(&q.line));
+                let dead = targets().filter(|_| self.texts.propagated.dead.contains(&q.line));
                 let dead: Vec<_> = dead.map(|to| (to, state.held_by_all(to))).collect();
                 moved.apply(state, Side::Place);
                 again.into_iter().for_each(|(to, missed)| state.leave(to, missed));
@@ -750,7 +799,7 @@ impl<'a> Walk<'a> {
             self.move_frame(q, &written);
         }
         self.compared += q.operands.len();
-        self.revive(None, Some(q));
+        self.revive(None, Some(q), !of.is_empty());
         self.heed_flags(q);
         Ok(())
     }
@@ -782,8 +831,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Spec 8.2.
-    fn repeat(&mut self, (block, instruction): (u32, u32), q: &Instruction) -> Done {
+    /// Whether Q may repeat an instruction of P here (spec 8.2).
+    fn repeatable(&self, (block, instruction): (u32, u32), q: &Instruction) -> Done {
         let p = need!(self.context.remembered(block, instruction), "repeat", q, "no such instruction to repeat");
         let may = forms::is_pure(p) && matches!(p.value("reach"), "" | "active");
         ensure!(may, "repeat", q, "an instruction that must not be repeated");
@@ -808,7 +857,11 @@ impl<'a> Walk<'a> {
         let same = state.threads().all(|class| class.kind == 'P' || mask.is_in(class) == Some(class.active));
         ensure!(exec.is_empty() || same, "repeat", q, "other threads are active");
         forms::early_clobbers(p, q, &[], |_| false)?;
-        self.may_define(q, true)?;
+        self.may_define(q, true)
+    }
+
+    fn repeat(&mut self, (block, instruction): (u32, u32), q: &Instruction) {
+        let active = self.active();
         q.lanes(Operand::is_def).into_iter().for_each(|lane| self.state.spoil_cells(lane, Side::Place));
         let first = q.operands.first().map_or(&[][..], |o| &o.lanes);
         let of =
@@ -819,7 +872,6 @@ impl<'a> Walk<'a> {
         self.blank(q, Side::Place, &active);
         self.state.copy_places(&result, &active);
         result.iter().for_each(|(lane, _)| self.state.note_written(*lane, false));
-        Ok(())
     }
 
     // Pairs.
@@ -832,7 +884,9 @@ impl<'a> Walk<'a> {
             moves::read(context, context.before, p)?.is_some() || moves::read(context, context.after, q)?.is_some();
         let paired = !moving && !p.has("no-code") && !q.has("no-code");
         ensure!(paired, "instruction-sequence", q, "a move that pairs");
-        self.compared += forms::compare(context, p, q, Mode::Pair)?;
+        if !self.is_search {
+            self.compared += forms::compare(context, p, q, Mode::Pair)?;
+        }
         let expands = p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
         if expands {
             self.state.bury();
@@ -840,21 +894,22 @@ impl<'a> Walk<'a> {
         self.terminated |= p.has("terminator");
         if p.has("bundle") {
             // Passes behind read nothing but this line of a bundle, so it must say what the members do.
-            self.read(p, q, &Reading { readers: self.active(), ..Reading::default() })?;
+            let reading = Reading { readers: self.active(), ..Reading::default() };
+            if !self.is_search {
+                self.read(p, q, &reading)?;
+            }
             self.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
             return self.follow_masks(p, Effect::default());
         }
         ensure!(p.value("reach") == q.value("reach"), "instruction-sequence", q, "another reach");
         self.reach_allowed(p)?;
-        let (run, readers) = self.concerned(p);
-        let [skip, upper] = forms::unread(p);
-        let mut reading = Reading { readers, skip, ..Reading::default() };
-        self.blend(p, &mut reading);
+        let (run, mut reading, upper) = self.reading(p);
         let mut lost = false;
-        if let Err(error) = self.agrees(p, q, &reading) {
+        let agreed = if self.is_search && upper.is_empty() { Ok(()) } else { self.agrees(p, q, &reading) };
+        if let Err(error) = agreed {
             lost = !upper.is_empty();
             reading.skip.extend(upper);
-            if !lost || self.agrees(p, q, &reading).is_err() {
+            if !self.is_search && (!lost || self.agrees(p, q, &reading).is_err()) {
                 return Err(error);
             }
         }
@@ -872,10 +927,20 @@ impl<'a> Walk<'a> {
         if p.has("returns") && self.is_last() {
             self.restored(q)?;
         }
-        self.revive(Some(p), Some(q));
+        self.revive(Some(p), Some(q), false);
         self.heed_flags(q);
         self.member(q)?;
         self.follow_masks(p, effect)
+    }
+
+    /// The classes for which a pair runs; what is compared of what it reads, and lanes that are asked for only if all of the
+    /// result is to be known (spec 5.11).
+    pub fn reading(&mut self, p: &Instruction) -> (Vec<usize>, Reading, Vec<(usize, usize)>) {
+        let (run, readers) = self.concerned(p);
+        let [skip, upper] = forms::unread(p);
+        let mut reading = Reading { readers, skip, ..Reading::default() };
+        self.blend(p, &mut reading);
+        (run, reading, upper)
     }
 
     /// Of V_SET_INACTIVE: its mask, and two operands that some classes do not read (spec 5.4).
@@ -987,7 +1052,7 @@ impl<'a> Walk<'a> {
         let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
         let kept = |unit: &u32| set_aside(unit) && !context.reloaded.contains(unit);
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
-        let unread = self.left[self.block].unread();
+        let unread = self.texts.left[self.block].unread();
         for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             let held =
@@ -1074,12 +1139,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Scalar registers that both texts have killed may be read until one writes them (spec 11.2).
-    fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>) {
+    fn revive(&mut self, p: Option<&Instruction>, q: Option<&Instruction>, repeats: bool) {
         let (sides, is_pair) = ([p, q], p.is_some() && q.is_some());
         let written: Vec<Lane> = sides.iter().flatten().flat_map(|i| i.lanes(Operand::is_def)).collect();
         // Moves that need no register but their own.
         let plain = |q: &Instruction| ["copy", "lane-save", "lane-restore"].iter().any(|word| q.has(word));
-        let repeats = self.part.repeats.contains_key(&(self.at.1 as u32));
         let harmless = |q: &Instruction| is_pair || plain(q) || repeats;
         let ends = q.is_some_and(|q| q.has("call") || !harmless(q));
         if is_pair {
@@ -1135,7 +1199,7 @@ fn preserved(q: &Instruction) -> Done<Set<u32>> {
 }
 
 /// What the branch at the end of a block tests, and the successor that it leads to (spec 12.2).
-fn tested(block: &Block) -> Option<(&'static str, usize)> {
+pub fn tested(block: &Block) -> Option<(&'static str, usize)> {
     let [one, two] = block.successors.as_slice() else { return None };
     let target = |i: &Instruction| i.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
     // No other branch may lead to the same block, whatever the tested one says.

@@ -14,13 +14,14 @@ use crate::model::*;
 use crate::tables::{tables, Processor, Register};
 
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
+#[derive(Clone)]
 pub struct Context<'a> {
     pub before: &'a Function,
     pub after: &'a Function,
     pub processor: &'a Processor,
     pub limits: &'a Limits,
     /// P's numbers of Q's objects.
-    objects: &'a Objects,
+    pub objects: &'a Objects,
     /// Lanes are 32 bits (spec 3.1).
     pub coarse: bool,
     /// The lanes of EXEC that cover the wave.

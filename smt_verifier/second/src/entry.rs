@@ -235,7 +235,7 @@ pub fn undefine_undeclared(context: &Context<'_>, number: usize, state: &mut Sta
 }
 
 /// No pass takes it for free, whatever a block declares (spec 4.3).
-fn holds_always(context: &Context<'_>, place: Lane) -> bool {
+pub fn holds_always(context: &Context<'_>, place: Lane) -> bool {
     let reserved = place.cell != 0 && context.reserved_after.contains(&place.a);
     reserved || !context.allocatable(place) && !place.is_scc()
 }

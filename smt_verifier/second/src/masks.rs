@@ -82,6 +82,11 @@ impl Facts {
         }
     }
 
+    /// The scalar names that are parts of something.
+    pub fn all_names(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.parts.keys().copied()
+    }
+
     /// What a scalar name carries to a copy.
     pub fn parts_of(&self, from: Lane, to: Lane) -> Option<Vec<(u32, u32)>> {
         self.parts.get(&from).filter(|_| !from.vector && !to.vector).cloned()

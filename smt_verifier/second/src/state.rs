@@ -61,6 +61,11 @@ impl Part {
         self.0.holds.keys().copied()
     }
 
+    /// All names that are doubtful.
+    pub fn all_doubtful(&self) -> impl Iterator<Item = Lane> + '_ {
+        self.0.doubtful.iter().copied()
+    }
+
     /// All names of which something is known.
     pub fn all_names(&self) -> impl Iterator<Item = Lane> + '_ {
         self.0.places.keys().chain(self.0.doubtful.iter()).copied()

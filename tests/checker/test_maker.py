@@ -1,0 +1,102 @@
+"""The maker of certificates in Rust makes those that the one in Python makes, and none for what is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from case_support import RIGHT, Case, all_cases
+from checker_support import needs_both
+from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
+
+from smt_verifier.certificate import verdict
+from smt_verifier.certificate.produce import certify
+from smt_verifier.certificate.second import MAKER_ENVIRONMENT, made_certificate, maker_program
+from smt_verifier.certificate.verdict import certify_texts
+from smt_verifier.certificate.write import write_certificate
+from smt_verifier.checker.check import check, prepare
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.text import read
+
+pytestmark = needs_both
+CASES = all_cases()
+
+
+def both_make(before: str, after: str, function: str, cpu: str, *, saved_later: bool = False) -> None:
+    """Both make the same certificate, which both checkers accept."""
+    made = made_certificate(before, after, cpu, function, saved_later=saved_later)
+    assert made is not None
+    both = prepare(read(before), read(after), function, cpu, saved_later=saved_later)
+    assert made[0] == write_certificate(certify(both).certificate, both.before.grain)
+    assert check(before, after, made[0], cpu, saved_later=saved_later).operands == made[1]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == RIGHT], ids=lambda c: c.name)
+def test_what_is_right_gets_the_same_certificate(case: Case) -> None:
+    before, after = case.before.read_text(), case.after.read_text()
+    for function in read(before).functions:
+        both_make(before, after, function.name, case.target)
+
+
+@pytest.mark.parametrize("path", sorted(DEMO_KERNELS.glob("*.ll")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("phase", [0, 2])
+def test_so_do_kernels(path: Path, phase: int) -> None:
+    stops = f"-stop-before=greedy,{phase}", f"-stop-after=virtregrewriter,{phase}"
+    before, after = (run_llc(path.read_text(), cpu_of(path), stop, mir=False) for stop in stops)
+    (function,) = read(before).functions
+    both_make(before, after, function.name, cpu_of(path), saved_later=phase == 0)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind != RIGHT], ids=lambda c: c.name)
+def test_what_is_wrong_gets_none_that_both_accept(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is there a certificate that the first checker refuses and that is reported all the same."""
+    before, after = case.before.read_text(), case.after.read_text()
+    try:
+        names = [function.name for function in read(before).functions]
+    except Refused:
+        return
+    monkeypatch.setattr(verdict, "certify", _nothing)
+    assert not names or not all(certify_texts(before, after, name, case.target).accepted for name in names)
+
+
+def _nothing(*_: object) -> None:
+    raise Refused("certificate", "nothing is made in Python")
+
+
+def test_a_certificate_that_the_first_checker_refuses_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(c for c in CASES if c.kind == RIGHT)
+    before, after = case.before.read_text(), case.after.read_text()
+    (name, *_) = [function.name for function in read(before).functions]
+    right = certify_texts(before, after, name, case.target)
+    wrong = right.text.replace("steps ", "steps 1+ ", 1)
+    monkeypatch.setattr(verdict, "made_certificate", lambda *_, **__: (wrong, 1))  # pyright: ignore[reportUnknownLambdaType]
+    assert certify_texts(before, after, name, case.target) == right
+
+
+def test_the_variable_names_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert maker_program() is not None
+    monkeypatch.setenv(MAKER_ENVIRONMENT, "")
+    assert maker_program() is None
+    program = tmp_path / "says"
+    program.write_text("#!/bin/sh\necho 'accepted: 3 operands compared'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(MAKER_ENVIRONMENT, str(program))
+    assert made_certificate("", "", "gfx942", "f") is None, "it has written nothing"
+
+
+def test_nothing_is_written_where_there_is_no_certificate(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("no machine IR")
+    command = [str(maker_program()), "p", "p", "out", "--mcpu=gfx942", "--function=f"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split(": ")[0]) == (1, "refused")
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
+def test_its_own_tests_pass(tmp_path: Path) -> None:
+    manifest = REPOSITORY / "smt_verifier" / "maker" / "Cargo.toml"
+    command = ["cargo", "test", "--offline", "--locked", "--quiet", "--manifest-path", str(manifest)]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
