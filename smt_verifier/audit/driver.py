@@ -10,7 +10,7 @@ from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.search import moves_between, search_proof
 from smt_verifier.certificate.disagreement import keep_disagreement
-from smt_verifier.certificate.verdict import Certification, certify_texts
+from smt_verifier.certificate.verdict import LARGE, Certification, certify_texts
 from smt_verifier.checker.tables import tables
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
@@ -97,6 +97,11 @@ def audit_function(
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
     kept = ""
+    size = sum(len(block.instructions) for block in post.blocks)
+    if size > LARGE and only_checkers and certification.answers and not any(a.accepted for a in certification.answers):
+        why = "; ".join(map(str, certification.answers))
+        left_out = f"what is wrong is not searched for in {size:,} instructions"
+        return _single(pre.name, Outcome.UNKNOWN, "certificate", f"no certificate is accepted: {why} ({left_out})")
     if certification.disagree:
         kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)
     try:

@@ -47,9 +47,9 @@ def maker_program() -> Path | None:
 
 def made_certificate(
     before: str, after: str, processor: str, function: str, *, saved_later: bool = False
-) -> tuple[str, int] | None:
-    """A certificate by the maker that the second checker accepts, as text, and how many operands were compared; None
-    where there is none.
+) -> tuple[str, _Said] | None:
+    """A certificate by the maker as text (``""``: it made none), and what the second checker says of it, as
+    ``second_checker`` does; None where no maker is at hand.
     """
     program = maker_program()
     if program is None:
@@ -58,10 +58,11 @@ def made_certificate(
     with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
         out = Path(directory) / "made"
         run = _ask(program, directory, (before, after), out, *options)
-        if isinstance(run, Exception) or run.returncode or not out.is_file():
-            return None
-        match = _ACCEPTED.fullmatch(run.stdout)
-        return (out.read_text(encoding="utf-8"), int(match[1])) if match else None
+        text = out.read_text(encoding="utf-8") if out.is_file() else ""
+    said = _said(run) if not isinstance(run, Exception) else None
+    if said is None or (said[0] and not text):
+        return "", (False, 0, "checker", f"the maker of certificates did not answer: {run}"[:300], "")
+    return text, said
 
 
 def second_checker(
@@ -88,17 +89,16 @@ def second_checker(
         run = _ask(program, directory, (before, after, certificate), *options)
     if isinstance(run, Exception):
         return False, 0, "checker", f"the second checker did not answer: {run}", ""
+    ended = f"the second checker ended with {run.returncode}: {(run.stdout + run.stderr)[:200]!r}"
+    return _said(run) or (False, 0, "checker", ended, "")
+
+
+def _said(run: subprocess.CompletedProcess[str]) -> _Said | None:
+    """What a program has printed, if it is what one of these prints."""
     if run.returncode == 0 and (match := _ACCEPTED.fullmatch(run.stdout)):
         return True, int(match[1]), "", "", ""
-    if match := _REFUSED.fullmatch(run.stdout):
-        return False, 0, match[1], match[2], match[3] or ""
-    return (
-        False,
-        0,
-        "checker",
-        f"the second checker ended with {run.returncode}: {(run.stdout + run.stderr)[:200]!r}",
-        "",
-    )
+    match = _REFUSED.fullmatch(run.stdout)
+    return (False, 0, match[1], match[2], match[3] or "") if match else None
 
 
 def _ask(

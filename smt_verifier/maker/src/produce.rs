@@ -17,8 +17,10 @@ use crate::judged::Judged;
 use crate::probe::wrong_reads;
 use crate::program::{Place, Program, Role};
 
-/// Certificates that are tried with one strategy.
+/// Certificates that are tried with one strategy; one of a function of more instructions than `LARGE`, where each takes
+/// seconds.
 const ATTEMPTS: usize = 5;
+const LARGE: usize = 10_000;
 
 /// Why a strategy has no certificate that is accepted.
 enum Failed {
@@ -80,7 +82,8 @@ fn try_strategy(
     }
     // Why, is to be seen where nothing is left out.
     let (mut first, mut witnesses) = (None, false);
-    for _ in 0..ATTEMPTS {
+    let is_large = program.rows[1].iter().map(Vec::len).sum::<usize>() > LARGE;
+    for _ in 0..if is_large { 1 } else { ATTEMPTS } {
         let found = match find(context, texts, program, &unpaired, Options { witnesses, ..strategy }) {
             Ok(found) => found,
             Err(error) if error.rule == "inactive-lanes" && !witnesses => {

@@ -515,7 +515,7 @@ pub fn kept_in_lanes(after: &Function) -> Done {
 }
 
 /// What a block of P leaves undefined and what it defines of scalars, and the scalar places that Q's writes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Written {
     lost: Set<Lane>,
     defined: Set<Lane>,
