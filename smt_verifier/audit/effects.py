@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.inactive import ignores_exec
 from smt_verifier.audit.core.lanes import CELL, ENTRY, STACK, LaneMap, cell_container
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move, lane_move, scalar_moves
+from smt_verifier.audit.core.opcodes import NO_CODE, facts
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.semantics import NO_CODE, is_move
+from smt_verifier.audit.core.semantics import is_move
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, OperandKind
@@ -96,7 +96,7 @@ class Effects:
         return Effect(*self._pair_writes(step.pre, step.post), preserved, changes_exec)
 
     def _pair_writes(self, pre: Instruction, post: Instruction) -> tuple[dict[int, Write], dict[int, Write]]:
-        everywhere = ignores_exec(pre.opcode)
+        everywhere = facts(pre.opcode).ignores_exec
         pre_writes: dict[int, Write] = {}
         post_writes: dict[int, Write] = {}
         number = 0

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from smt_verifier.audit.core.flags import Place
 from smt_verifier.audit.core.lanes import key_name, other_half
+from smt_verifier.audit.core.opcodes import DEBUG, NO_CODE
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.report import Fact, Finding, Site, Value
-from smt_verifier.audit.core.semantics import DEBUG, NO_CODE
 from verilocc_mlir.mir.model import Instruction
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from smt_verifier.audit.core.lanes import ENTRY
 from smt_verifier.audit.core.liveness import KeySet, bits_of
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
+from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.semantics import is_move, may_move
+from smt_verifier.audit.core.semantics import is_move
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def reads_from_entry(product: Product) -> Reads:
                     used.update(keys)
                     if not written.issuperset(keys):
                         exposed.update([k for k in keys if k not in written])
-            if may_move(instruction.opcode) and is_move(instruction):
+            if facts(instruction.opcode).may_move and is_move(instruction):
                 moves = scalar_moves(instruction, lanes, threads) or ()
                 used.update(of for _, of in moves)
                 exposed.update(of for _, of in moves if of not in written)

@@ -19,15 +19,11 @@ thread is active (SIInstrInfo::hasUnwantedEffectsWhenEXECEmpty).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from smt_verifier.audit.core.state import EXEC, Known, Mask, Trait
 
-FIRST_SET_BIT = re.compile(r"S_FF1_I32_B(?:32|64)\Z")
-_LANE = re.compile(r"V_(?:READ|WRITE)LANE_B32\Z")
 LANE_OPERAND = 1
 """Number of the lane among the operands of V_READLANE and V_WRITELANE."""
 
@@ -47,12 +43,6 @@ class Source:
         if self.constant is not None:
             return fact is (Trait.NOT_EMPTY if self.constant else Trait.PART_OF_EXEC)
         return (fact is Trait.PART_OF_EXEC and self.name == EXEC) or (fact, self.name) in known
-
-
-@lru_cache(maxsize=None)
-def takes_lane(opcode: str) -> bool:
-    """Whether it reads or writes the one thread that its lane operand numbers."""
-    return bool(_LANE.match(opcode))
 
 
 def facts_of_result(operation: str, sources: list[Source], known: set[Known]) -> set[Trait]:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from smt_verifier.audit.core.lanes import STACK, LaneMap, key_name
 from smt_verifier.audit.core.liveness import KeySet, definitions
 from smt_verifier.audit.core.moves import lane_cells, lane_move, really_written, register_moves, scalar_moves
+from smt_verifier.audit.core.opcodes import DEBUG, NO_CODE
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, NO_CODE
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import NamedTuple
 
-from verilocc_mlir.mir.model import Instruction
 from verilocc_mlir.target.instructions import instruction as described
 
 
@@ -68,7 +66,6 @@ _ASSEMBLY = re.compile(
 _VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")
 
 
-@lru_cache(maxsize=None)
 def reach(opcode: str) -> Reach | None:
     """What an opcode does in threads that are not active; None: nothing, and it reads no other thread."""
     entry = next((entry for entry in REVIEWED if re.match(entry.opcodes, opcode)), None)
@@ -80,26 +77,6 @@ def reach(opcode: str) -> Reach | None:
     return Reach.READS if "convergent" in description.properties and opcode.startswith(_VECTOR) else None
 
 
-def ignores_exec(opcode: str) -> bool:
-    """Whether vector results are written in inactive lanes too."""
-    return reach(opcode) is Reach.WRITES
-
-
-def reads_inactive_lanes(opcode: str) -> bool:
-    """Whether a vector operand is read in inactive lanes too.
-
-    What writes them reads them as well: a tied operand keeps there what the result does not change.
-    """
-    return reach(opcode) in (Reach.READS, Reach.WRITES)
-
-
-def reads_first_lane(opcode: str) -> bool:
-    """Whether it reads the first active thread, or lane 0 where there is none."""
-    return reach(opcode) is Reach.FIRST
-
-
-def exec_unclear(instruction: Instruction) -> bool:
-    """Whether it is followed only while all threads are active."""
-    if instruction.opcode in ("INLINEASM", "INLINEASM_BR"):
-        return bool(_ASSEMBLY.search(str(instruction)))
-    return reach(instruction.opcode) is Reach.UNCLEAR
+def asks_other_threads(assembly: str) -> bool:
+    """Whether a word in the text of inline assembly hints at other threads."""
+    return bool(_ASSEMBLY.search(assembly))

@@ -49,12 +49,13 @@ from smt_verifier.audit.core.lanes import as_llvm_reads
 from smt_verifier.audit.core.masks import Precision
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
+from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.audit.core.places import check_places, read_undefined
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone, restores_scalar
+from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -308,9 +309,9 @@ def _saved_by_callee(
 def _given_back(function: MachineFunction) -> Iterator[int]:
     """Units of the frame pointer's register, if a lane or slot gives it back."""
     frame_pointer = (header_field(function, "frameOffsetReg") or "").removeprefix("$")
-    for block in function.blocks if any(map(restores_scalar, function.opcodes)) else ():
+    for block in function.blocks if any(facts(opcode).restores_scalar for opcode in function.opcodes) else ():
         for instruction in block.instructions:
-            if restores_scalar(instruction.opcode) and [op.phys for op in instruction.defs] == [frame_pointer]:
+            if facts(instruction.opcode).restores_scalar and [op.phys for op in instruction.defs] == [frame_pointer]:
                 yield from physical_register(frame_pointer).units
 
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap
-from smt_verifier.audit.core.semantics import COPIES
+from smt_verifier.audit.core.opcodes import COPIES
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 

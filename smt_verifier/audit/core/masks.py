@@ -15,27 +15,21 @@ sides start in one machine state, in these threads too: physical registers hold 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable
 from enum import Enum
-from functools import lru_cache
 from itertools import islice, product
-from typing import NamedTuple
 
 from smt_verifier.audit.core.active import (
-    FIRST_SET_BIT,
     LANE_OPERAND,
     Source,
     Truth,
     after_exec_changed,
     facts_of_move,
     facts_of_result,
-    takes_lane,
 )
-from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.core.semantics import EXEC_NAMES
+from smt_verifier.audit.core.opcodes import EXEC_NAMES, facts
 from smt_verifier.audit.core.state import (
     EXEC,
     FLAGS,
@@ -58,12 +52,7 @@ MAX_WORK = 1_000_000
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
-_BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
-_SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
-_MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO|EXIT_STRICT_WWM)\Z")
 _ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
-_COMPARE_EQUAL = re.compile(r"V_CMP_EQ_U(?:32|64)_e64\Z")
-_COMPARE = re.compile(r"V_CMP_")
 
 Variable = tuple[int, ...]
 """Scalar pre-RA keys that hold a mask, lowest lane first."""
@@ -97,23 +86,6 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
     "NOR": lambda a, b: _not(_or(a, b)),
     "XNOR": lambda a, b: _not(_xor(a, b)),
 }
-
-
-class _Form(NamedTuple):
-    """What an opcode does to masks: the operation of ``binary`` or ``save``, where it is such, and other kinds."""
-
-    binary: str
-    save: str
-    moves: bool
-    compares: bool
-    finds_first_bit: bool
-
-
-@lru_cache(maxsize=None)
-def _form(opcode: str) -> _Form:
-    binary, save = _BINARY.match(opcode), _SAVE.match(opcode)
-    others = [bool(form.match(opcode)) for form in (_MOVE, _COMPARE, FIRST_SET_BIT)]
-    return _Form(binary[1] if binary else "", save[1] if save else "", *others)
 
 
 _Value = Callable[[Signature | None], Truth]
@@ -178,8 +150,8 @@ class MaskTracker:
             return
         self._flowing = self._flow_into(function, defines_exec)
         self._followed = self._flowing | (
-            self._flow_into(function, lambda i: takes_lane(i.opcode))
-            if any(map(takes_lane, function.opcodes))
+            self._flow_into(function, lambda i: facts(i.opcode).takes_lane)
+            if any(facts(opcode).takes_lane for opcode in function.opcodes)
             else frozenset[int]()
         )
 
@@ -225,9 +197,9 @@ class MaskTracker:
             pairs = [(frozenset({to}), frozenset({of})) for to, of in moves]
             return pairs, written.union(to for to, _ in moves)
         opcode = instruction.opcode
-        if takes_lane(opcode):
+        if facts(opcode).takes_lane:
             return [(written, frozenset(self._scalar_keys(instruction.operands[LANE_OPERAND])))], written
-        form = _form(opcode)
+        form = facts(opcode).mask
         if not (form.binary or form.save or form.moves or form.finds_first_bit):
             return [], written
         sources = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
@@ -247,7 +219,7 @@ class MaskTracker:
         """
         if id(instruction) not in self._followed:
             return []
-        if _form(instruction.opcode).compares:
+        if facts(instruction.opcode).mask.compares:
             return [Source(name=EXEC if self._equals_first(instruction, state) else None)]
         return [self._source(op, state) for op in instruction.operands[:2]]
 
@@ -283,7 +255,7 @@ class MaskTracker:
         still_inhabited = self._learn(instruction, sources, target, state)
         if id(instruction) not in self._flowing:
             return
-        form = _form(opcode)
+        form = facts(opcode).mask
         if form.save:
             self._save_exec(opcode, _OPERATIONS[form.save], sources[0], target, state)
         elif opcode == _ENTER_WHOLE_WAVE:
@@ -310,28 +282,28 @@ class MaskTracker:
         Returns:
             Whether it writes EXEC, and some thread that was active still is.
         """
-        form, known_traits = _form(instruction.opcode), state.known_traits
+        form, known_traits = facts(instruction.opcode).mask, state.known_traits
         if state.entered:
             known_traits = known_traits | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
-        facts: set[Trait] = set()
+        traits: set[Trait] = set()
         saves, grown = False, False
         if form.finds_first_bit:
             if all(sources[0].has(f, known_traits) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
                 state.known_traits.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
             return False
         if form.moves:
-            facts = facts_of_move(sources[0], known_traits)
+            traits = facts_of_move(sources[0], known_traits)
         elif form.compares:
-            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
+            traits = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
         elif operation := form.binary or form.save:
             saves = not form.binary
             operands = [sources[0], Source(name=EXEC)] if saves else sources
-            facts = facts_of_result(operation, operands, known_traits)
+            traits = facts_of_result(operation, operands, known_traits)
             grown = operation == "OR" and any(s.name == EXEC for s in operands)
         elif instruction.opcode == _ENTER_WHOLE_WAVE:
             saves, grown = True, True
         if not defines_exec(instruction):
-            state.known_traits |= {(f, target) for f in facts if target is not None}
+            state.known_traits |= {(f, target) for f in traits if target is not None}
             tests = form.binary and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
@@ -341,11 +313,11 @@ class MaskTracker:
         if saves and target is not None and target != EXEC:
             state.known_traits |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
             state.known_traits |= {(Trait.PART_OF_EXEC, target)} if grown else set()
-        return state.entered and Trait.FIRST_THREAD in facts
+        return state.entered and Trait.FIRST_THREAD in traits
 
     def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
         """V_READFIRSTLANE has read a register: remember what, unless it may be undefined."""
-        if reads_first_lane(instruction.opcode) and instruction.defs and not instruction.operands[0].undef:
+        if facts(instruction.opcode).reads_first_lane and instruction.defs and not instruction.operands[0].undef:
             to, of = (self.lanes.keys(op) for op in (instruction.defs[0], instruction.operands[0]))
             for scalar, lane in zip(to, of, strict=False):
                 by_class = _by_class(lane, state)
@@ -354,7 +326,7 @@ class MaskTracker:
 
     def _equals_first(self, instruction: Instruction, state: State) -> bool:
         """Whether a comparison asks where a register holds what it holds in the first active thread."""
-        if not _COMPARE_EQUAL.match(instruction.opcode):
+        if not facts(instruction.opcode).mask.compares_equal:
             return False
         scalar, vector = instruction.operands[:2]
         if not (scalar.is_reg and vector.is_reg) or scalar.undef or vector.undef:
@@ -370,7 +342,7 @@ class MaskTracker:
 
     def touches_active_only(self, instruction: Instruction, state: State) -> bool:
         """Whether the lane of a V_READLANE or V_WRITELANE is known to be that of an active thread."""
-        if not takes_lane(instruction.opcode):
+        if not facts(instruction.opcode).takes_lane:
             return False
         operand = instruction.operands[LANE_OPERAND]
         readable = operand.is_reg and not operand.undef

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from smt_verifier.audit.core.lanes import LaneMap
-from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, leaves_old
+from smt_verifier.audit.core.opcodes import EXEC_NAMES, facts
+from smt_verifier.audit.core.semantics import leaves_old
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 
 PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
@@ -15,7 +16,7 @@ PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
 class Ghosts(NamedTuple):
     """Keys that remember the last execution of a pure instruction: the lanes it read.
 
-    Two more where the result depends on which threads were active (``result_depends_on_exec``): ``threads``, a mask of
+    Two more where the result depends on which threads were active (``asks_exec``): ``threads``, a mask of
     those threads, and ``label``, a new value for each thread that got a result. The result counts as a function of it.
     """
 
@@ -34,7 +35,7 @@ def operation_name(instruction: Instruction, lanes: LaneMap) -> str:
     implicit = ",".join(op.phys or _named(op, lanes) for op in pure_inputs(instruction) if op.implicit)
     memory = ";".join(instruction.memory)
     flags = " ".join(sorted(instruction.flags))
-    return f"{canonical_opcode(instruction.opcode)} {flags} {shape} {implicit} {memory}".strip()
+    return f"{facts(instruction.opcode).canonical} {flags} {shape} {implicit} {memory}".strip()
 
 
 def _named(op: Operand, lanes: LaneMap) -> str:
@@ -47,7 +48,7 @@ def _named(op: Operand, lanes: LaneMap) -> str:
 
 def pure_inputs(instruction: Instruction) -> list[Operand]:
     """Register operands a pure instruction reads. EXEC is left out: no thread's result depends on it, or the callers
-    handle it (``result_depends_on_exec``).
+    handle it (``asks_exec``).
 
     An implicit use that is printed twice (LLVM adds EXEC again when it rematerialises) counts once.
     """

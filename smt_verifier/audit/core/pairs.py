@@ -6,13 +6,15 @@ same each time.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
-from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
-from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read, is_wide_mad
-from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, has_early_clobbers
+from smt_verifier.audit.core.opcodes import BLENDS, facts, listed
+from smt_verifier.audit.core.semantics import (
+    addend_of_high_half,
+    early_clobbers,
+    is_read,
+)
 from verilocc_mlir.mir.model import Instruction, Operand
 
 Lane = tuple[int, int, tuple[int, int], bool]
@@ -64,13 +66,6 @@ class Pair(NamedTuple):
     addend: int
 
 
-@lru_cache(maxsize=None)
-def _reads_all_first(opcode: str) -> bool:
-    """Whether all lanes of all operands are read, and before any result is written, whatever the operands are."""
-    partly = opcode in BLENDS or is_packed(opcode) or is_wide_mad(opcode)
-    return not partly and not has_early_clobbers(opcode)
-
-
 class Pairs:
     """The pairs of one function, worked out once."""
 
@@ -97,7 +92,7 @@ class Pairs:
             if a.is_def and b.is_def and a.is_reg and b.is_reg
         ]
         clobbers = any(d.early_clobber for d in pre_defs)
-        if not clobbers and pre.opcode == post.opcode and _reads_all_first(pre.opcode):
+        if not clobbers and pre.opcode == post.opcode and listed(pre.opcode).reads_all_first:
             uses = [
                 (number, use)
                 for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False))
@@ -108,7 +103,7 @@ class Pairs:
             addend = addend_of_high_half(pre)
             uses = self._uses_in_part(pre, post, addend)
         return Pair(
-            reads_first_lane(pre.opcode) and not all(op.undef for op in pre.operands),
+            facts(pre.opcode).reads_first_lane and not all(op.undef for op in pre.operands),
             tuple(uses),
             tuple([self._definition(a, b) for a, b in zip(pre_defs, post_defs, strict=False)]),
             self._lost(post, post_defs),
@@ -140,7 +135,7 @@ class Pairs:
     def _uses_in_part(self, pre: Instruction, post: Instruction, addend: int) -> list[tuple[int, Use]]:
         """As ``_use``, without the lanes that are not read, and with what is overwritten before."""
         clobbered = self._early_clobbers(pre, post)
-        packed, blend = is_packed(pre.opcode), BLENDS.get(pre.opcode)
+        known, blend = facts(pre.opcode), BLENDS.get(pre.opcode)
         uses: list[tuple[int, Use]] = []
         for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False)):
             selects = blend is not None and number == blend.mask
@@ -150,7 +145,7 @@ class Pairs:
             lanes = [
                 (pre_key, post_key, place, clobbered.get(post_key, pre_key) != pre_key)
                 for n, (pre_key, post_key, place, _) in enumerate(use.lanes)
-                if not (packed and not is_read(pre, number, n, width, vector=use.vector))
+                if not ((known.is_packed or known.is_mixed) and not is_read(pre, number, n, width, vector=use.vector))
                 and not (number == addend and 2 * n >= width)
             ]
             uses.append((number, use._replace(lanes=tuple(lanes), undef=b.undef and not selects)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from smt_verifier.audit.core.semantics import DEBUG
+from smt_verifier.audit.core.opcodes import DEBUG
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import BasicBlock, Instruction
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from smt_verifier.audit.core.opcodes import DEBUG, table_of
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import ALIASES, DEBUG, changes_addressing, is_followed, table_of
+from smt_verifier.audit.core.semantics import ALIASES, changes_addressing, is_followed
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
@@ -88,25 +89,17 @@ A constant may stand for an undefined register (``undefined_inputs.py``)."""
 
 def _wrong_kind(instruction: Instruction) -> str:
     """What is no operand of the kind that LLVM's table has there (MachineVerifier::visitMachineOperand)."""
-    explicit = [op for op in instruction.all_operands if not op.implicit]
-    number = _first_wrong(instruction.opcode, tuple([op.kind for op in explicit]))
-    return (
-        "" if number < 0 else f"{explicit[number]} is no {table_of(instruction.opcode).operands[number].kind} operand"
-    )
-
-
-@lru_cache(maxsize=None)
-def _first_wrong(opcode: str, kinds: tuple[OperandKind, ...]) -> int:
-    rows = zip(table_of(opcode).operands, kinds, strict=False)
-    wrong = (n for n, (row, kind) in enumerate(rows) if kind not in _MUST_BE.get(row.kind, (kind,)))
-    return next(wrong, -1)
+    explicit = (op for op in instruction.all_operands if not op.implicit)
+    for row, op in zip(table_of(instruction.opcode).operands, explicit, strict=False):
+        if op.kind not in _MUST_BE.get(row.kind, (op.kind,)):
+            return f"{op} is no {row.kind} operand"
+    return ""
 
 
 def _no_register(name: str) -> str:
     return f"there is no register ${name}: scalar pairs begin at even numbers, wider tuples at multiples of 4"
 
 
-@lru_cache(maxsize=None)
 def _is_misaligned(name: str) -> bool:
     """Whether a tuple of scalar registers begins where none does (SIRegisterInfo.td)."""
     register = physical_register(name)
