@@ -137,7 +137,6 @@ class OpcodeFacts:
         is_wide_mad: whether ``addend_of_high_half`` has something to say of it.
         reads_all_first: whether all lanes of all operands are read, and before any result is written, whatever the
             operands are.
-        may_call: whether LLVM's table lets it have a register mask: calls, and what takes any operands.
         may_raise: whether it may raise a floating-point exception, so that LLVM neither repeats nor drops it without
             nofpexcept.
         returns: whether control goes back to the caller, or on to a function that returns to it; S_ENDPGM ends the
@@ -162,7 +161,6 @@ class OpcodeFacts:
     is_mixed: bool
     is_wide_mad: bool
     reads_all_first: bool
-    may_call: bool
     may_raise: bool
     returns: bool
     terminates: bool
@@ -201,7 +199,6 @@ def facts(opcode: str) -> OpcodeFacts:
     takes_lane = bool(_LANE.match(opcode))
     packed, mixed, wide = (bool(form.match(opcode)) for form in (_PACKED_F32, _MIXED, _WIDE_MAD))
     early_clobbers = frozenset(number for number, row in enumerate(rows) if row.early_clobber)
-    may_call = not properties.isdisjoint(("call", "variadic"))
     asks_exec = _asks_exec(opcode, table, reached)
     mfma = _MFMA_FORM.match(opcode)
     assembly = opcode in INLINE_ASSEMBLY
@@ -210,7 +207,7 @@ def facts(opcode: str) -> OpcodeFacts:
         canonical=f"{mfma[1]}_e64" if mfma else opcode,
         reach=reached,
         takes_lane=takes_lane,
-        is_ordinary=not (reached or takes_lane or may_call or assembly or opcode == "BUNDLE"),
+        is_ordinary=not (reached or takes_lane or may_call(properties) or assembly or opcode == "BUNDLE"),
         spill=spill,
         restores_scalar=opcode == LANE_RESTORE or (spill is not None and spill.kind == "S" and not spill.is_save),
         may_move=opcode in COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill is not None,
@@ -221,7 +218,6 @@ def facts(opcode: str) -> OpcodeFacts:
         is_mixed=mixed,
         is_wide_mad=wide,
         reads_all_first=not (opcode in BLENDS or packed or mixed or wide or assembly or early_clobbers),
-        may_call=may_call,
         may_raise="may-raise-fp-exception" in properties,
         returns="return" in properties and not opcode.startswith("S_ENDPGM"),
         terminates="terminator" in properties,
@@ -239,7 +235,7 @@ def listed(opcode: str) -> OpcodeFacts:
     """
     known = facts(opcode)
     if known.table is None:
-        raise UnsupportedError(f"{opcode} is not an instruction of the LLVM whose tables the audit has")
+        raise _not_listed(opcode)
     return known
 
 
@@ -249,9 +245,19 @@ def table_of(opcode: str) -> InstructionDescription:
     Raises:
         UnsupportedError: LLVM's table does not have it.
     """
-    table = listed(opcode).table
-    assert table is not None
+    table = described(opcode)
+    if table is None:
+        raise _not_listed(opcode)
     return table
+
+
+def _not_listed(opcode: str) -> UnsupportedError:
+    return UnsupportedError(f"{opcode} is not an instruction of the LLVM whose tables the audit has")
+
+
+def may_call(properties: frozenset[str]) -> bool:
+    """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
+    return not properties.isdisjoint(("call", "variadic"))
 
 
 def _mask_form(opcode: str) -> MaskForm:

@@ -20,6 +20,8 @@ from smt_verifier.audit.core.opcodes import (
     WHOLE_WAVE_COPIES,
     facts,
     listed,
+    may_call,
+    table_of,
 )
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
@@ -304,7 +306,8 @@ def exec_unclear(instruction: Instruction) -> bool:
 
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
-    return listed(instruction.opcode).may_call and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+    called = may_call(table_of(instruction.opcode).properties)
+    return called and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 def preserved_by(call: Instruction) -> frozenset[int]:
