@@ -28,7 +28,7 @@ from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from smt_verifier.smt import Obligation, Verdict, to_smtlib, without_sorts
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt.processes import Replayer
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
@@ -65,10 +65,11 @@ def compare(
     """How often a solver agrees, and the names of the obligations on which it does not."""
     counts: Counter[str] = Counter()
     others: list[str] = []
+    replayer = Replayer(solver, memory_mib)
     for obligation, verdict in asked:
         form = without_sorts(obligation) if solver == "bitwuzla" else obligation
         text = to_smtlib(form, _STATUS.get(verdict.outcome, "unknown"))
-        found = replay(text, solver, timeout_s=timeout_s, memory_mib=memory_mib)
+        found = replayer.ask(text, timeout_s)
         if found.outcome is Outcome.UNKNOWN:
             kind = "unknown"
         else:

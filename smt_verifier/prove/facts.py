@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 
 from verilocc_mlir.problem.model import AllocationProblem, BankBudget, LiveRange
 from verilocc_mlir.target.classes import RegisterClass, members, register_class
@@ -10,7 +11,6 @@ from verilocc_mlir.target.registers import (
     AGPR_BASE,
     NULL_REGISTERS,
     SGPR_BASE,
-    SPECIAL_BASE,
     TTMP_BASE,
     VGPR_BASE,
     Bank,
@@ -39,14 +39,27 @@ def merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     return tuple(result)
 
 
-@cache
-def class_intervals(name: str, banks: tuple[str, ...], limit: int) -> tuple[Interval, ...]:
-    """Where members of a class lie, of the banks and below the register number that a live range allows (0: any).
+@dataclass(frozen=True, slots=True)
+class ClassPlaces:
+    """Where members of a class lie, of some banks and below a register number.
 
     Together with the alignment, which is a rule of its own, exact: an interval holds every aligned place from the first
     member of a run to the last, and each special register is an interval.
     """
+
+    intervals: tuple[Interval, ...]
+    alignment: int
+
+
+@cache
+def class_places(name: str, banks: tuple[str, ...], limit: int) -> ClassPlaces:
+    """The places of a live range of a class; ``limit``: the register number that it allows, 0 for any."""
     cls = register_class(name)
+    alignment = max((cls.alignment(Bank(bank)) for bank in banks if bank in BANKS), default=1)
+    return ClassPlaces(_class_intervals(cls, banks, limit), alignment)
+
+
+def _class_intervals(cls: RegisterClass, banks: tuple[str, ...], limit: int) -> tuple[Interval, ...]:
     result: list[Interval] = []
     for bank, (base, end) in BANKS.items():
         if bank in banks:
@@ -78,32 +91,21 @@ def bank_top(budget: BankBudget) -> int:
     return BANKS[budget.bank][0] + 2 * (max(budget.registers, default=-1) + 1)
 
 
-@lru_cache(maxsize=8)
-def _allocatable(budgets: tuple[BankBudget, ...], special: tuple[str, ...]) -> tuple[Interval, ...]:
+def allocatable(problem: AllocationProblem) -> tuple[Interval, ...]:
+    """Units that may be handed out at all: the budgets' registers and the special ones allowed."""
     result: list[Interval] = []
-    for budget in budgets:
+    for budget in problem.budgets:
         base = BANKS[budget.bank][0]
         result += [(base + 2 * number, base + 2 * number + 2) for number in budget.registers]
-    for name in special:
+    for name in problem.special:
         units = physical_register(name).units
         result += [(unit, unit + 1) for unit in units]
     return merged(result)
 
 
-def allocatable(problem: AllocationProblem) -> tuple[Interval, ...]:
-    """Units that may be handed out at all: the budgets' registers and the special ones allowed."""
-    return _allocatable(problem.budgets, problem.special)
-
-
-@cache
-def _class_alignment(name: str, banks: tuple[str, ...]) -> int:
-    cls = register_class(name)
-    return max((cls.alignment(Bank(bank)) for bank in banks if bank in BANKS), default=1)
-
-
 def alignment(live: LiveRange) -> int:
     """The number of the first 32-bit register is a multiple of this power of two: what class and problem demand."""
-    return max(live.align, _class_alignment(live.register_class, live.banks))
+    return max(live.align, class_places(live.register_class, live.banks, live.limit).alignment)
 
 
 def unit_mask(live: LiveRange) -> int:
@@ -112,12 +114,3 @@ def unit_mask(live: LiveRange) -> int:
     The numbers of all banks start at a multiple of 2048 units.
     """
     return 2 * alignment(live) - 1 if live.lanes > 1 else 0
-
-
-def is_legal(problem: AllocationProblem, live: LiveRange, unit: int) -> bool:
-    """Whether the live range may start at a unit, as far as everything but occupation goes (for messages only)."""
-    end = unit + live.lanes
-    allowed = (class_intervals(live.register_class, live.banks, live.limit), allocatable(problem))
-    return (unit >= SPECIAL_BASE or unit & unit_mask(live) == 0) and all(
-        any(first <= unit and end <= last for first, last in intervals) for intervals in allowed
-    )

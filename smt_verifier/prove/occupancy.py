@@ -19,8 +19,7 @@ the lanes and segments of the problem.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -97,24 +96,17 @@ class Occupancy:
         self._files = files
         self._holders_cache: dict[tuple[int, int, int], tuple[frozenset[int], bool]] = {}
         self._busy_cache: dict[tuple[int, int], tuple[Segment, ...]] = {}
+        self._fixed = _fixed_segments(problem)
+        self.neighbours = self._neighbours()
+        """Neighbours in the files, each pair once: two live ranges (indices into ``rectangles``), and a live range with
+        a fixed occupation.
+        """
 
     @property
     def filed(self) -> int:
         return sum(len(file) for file in self._files.values())
 
-    @cached_property
-    def _fixed(self) -> dict[int, tuple[Segment, ...]]:
-        """Fixed occupations of each unit, merged."""
-        result: dict[int, list[Segment]] = {}
-        for occupation in self._problem.fixed:
-            for unit in occupation.units:
-                result.setdefault(unit, []).extend(occupation.segments)
-        return {unit: merged(segments) for unit, segments in result.items()}
-
-    @cached_property
-    def neighbours(self) -> tuple[list[tuple[int, int]], list[FixedPair]]:
-        """Neighbours in the files, each pair once: two live ranges (indices into ``rectangles``), and a live range
-        with a fixed occupation."""
+    def _neighbours(self) -> tuple[list[tuple[int, int]], list[FixedPair]]:
         rectangles = self.rectangles
         pairs: dict[tuple[int, int], None] = {}
         beside: dict[tuple[int, int, int], list[int]] = {}
@@ -153,16 +145,20 @@ class Occupancy:
                     if old.owner != new.owner:
                         pairs[min(old.owner, new.owner), max(old.owner, new.owner)] = None
                         if len(pairs) == most:
-                            return [self._overlap(*pair) for pair in pairs]
+                            return self._overlapping(pairs)
                 active.append(new)
-        return [self._overlap(*pair) for pair in pairs]
+        return self._overlapping(pairs)
 
-    def _overlap(self, first: int, second: int) -> Overlap:
+    def _overlapping(self, pairs: Iterable[tuple[int, int]]) -> list[Overlap]:
+        of_owner = self.of_owner()
+        return [self._overlap(first, second, of_owner) for first, second in pairs]
+
+    def _overlap(self, first: int, second: int, of_owner: Mapping[int, list[Rectangle]]) -> Overlap:
         """All lanes of two live ranges that meet."""
         lanes = [0, 0]
         slot = self._problem.slots
-        for a in self.of_owner[first]:
-            for b in self.of_owner[second]:
+        for a in of_owner[first]:
+            for b in of_owner[second]:
                 low, high = max(a.unit, b.unit), min(a.unit + a.high - a.low, b.unit + b.high - b.low)
                 if low < high and a.start < b.end and b.start < a.end:
                     run = (1 << high - low) - 1
@@ -171,7 +167,6 @@ class Occupancy:
                     slot = min(slot, max(a.start, b.start))
         return Overlap(first, second, lanes[0], lanes[1], slot)
 
-    @cached_property
     def of_owner(self) -> dict[int, list[Rectangle]]:
         """Rectangles of each placed live range that is ever live."""
         result: dict[int, list[Rectangle]] = {}
@@ -236,6 +231,15 @@ class Occupancy:
             segments = [(r.start, r.end) for r in file if r.owner != but]
             self._busy_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
         return self._busy_cache[key]
+
+
+def _fixed_segments(problem: AllocationProblem) -> dict[int, tuple[Segment, ...]]:
+    """Fixed occupations of each unit, merged."""
+    result: dict[int, list[Segment]] = {}
+    for occupation in problem.fixed:
+        for unit in occupation.units:
+            result.setdefault(unit, []).extend(occupation.segments)
+    return {unit: merged(segments) for unit, segments in result.items()}
 
 
 def _meets(segments: tuple[Segment, ...], segment: Segment) -> bool:

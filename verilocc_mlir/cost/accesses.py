@@ -6,7 +6,6 @@ The first wave of a work-group stands for all. Where the size of a work-group is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.flow import Flow
@@ -52,7 +51,6 @@ def bank_conflicts(instruction: Instruction, state: State, lanes: int, active: i
     return slowdown(address, words // 2 if two else words, active, banks)
 
 
-@lru_cache(maxsize=1 << 12)
 def slowdown(address: Lanes, words: int, active: int, banks: int) -> float:
     """How many times as long an access of ``words`` 32-bit words a lane takes as one without conflicts.
 

@@ -247,7 +247,6 @@ def register_class(name: str) -> RegisterClass:
     return cls
 
 
-@lru_cache(maxsize=1 << 16)
 def contains(cls: RegisterClass, phys: PhysicalRegister) -> bool:
     """``phys`` is a member of ``cls``.
 

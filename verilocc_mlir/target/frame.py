@@ -123,7 +123,7 @@ def _saves_vectors(function: MachineFunction, saved: frozenset[int]) -> bool:
 
 def _is_addressed(function: MachineFunction) -> bool:
     """Whether something is addressed in the frame, or with a base pointer."""
-    aligned = int(function.header_values.get("maxAlignment", "1")) > _STACK_ALIGNMENT
+    aligned = int(function.header_value("maxAlignment") or "1") > _STACK_ALIGNMENT
     return aligned or bool(function.stack or function.fixed_stack)
 
 

@@ -205,7 +205,6 @@ def register_of_units(units: tuple[int, ...]) -> str:
     raise UnsupportedError(f"no register is made of the units {', '.join(unit_name(u) for u in units) or '(none)'}")
 
 
-@lru_cache(maxsize=None)
 def compose(phys: PhysicalRegister, sub: str) -> str:
     """Name of the physical register that ``$phys.sub`` stands for, which rewriting must write instead.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MachineFunction
@@ -21,7 +20,6 @@ _NOT_PLAIN = re.compile(r"[&*!|>?%@`#]")
 _COMMENT_OR_TAB = re.compile(r" #|\t")
 
 
-@lru_cache(maxsize=64)
 def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
     """Values of the header by path, such as ``frameInfo.maxAlignment``; a list is one value, its lines joined.
 
@@ -75,7 +73,6 @@ def fields_of(function: MachineFunction) -> Mapping[str, str]:
     return header_fields(function.header_lines, function.first_line)
 
 
-@lru_cache(maxsize=1024)
 def row_fields(row: str) -> Mapping[str, str]:
     """Entries of a row ``- { key: value, … }``, quotes kept.
 

@@ -9,7 +9,6 @@ adds those of its ``-mattr`` (CommandFlags.cpp, setFunctionAttributes).
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import zip_longest
 
 from verilocc_mlir.errors import InputError
@@ -49,7 +48,6 @@ def _end_of_comments(text: str) -> int:
     return match.end() if match else 0
 
 
-@lru_cache(maxsize=8)
 def _lines(module: str, cpu: str) -> tuple[str, ...]:
     """Lines that mean something, attribute groups written out where they are used."""
     processor = f'"target-cpu"="{cpu}"'

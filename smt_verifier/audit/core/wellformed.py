@@ -6,7 +6,6 @@ A text that breaks this means something else to LLVM than what is read here, or 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 
 from smt_verifier.audit.core.opcodes import DEBUG, table_of
 from smt_verifier.audit.core.report import Finding
@@ -108,7 +107,6 @@ def _is_misaligned(name: str) -> bool:
     return scalar and width > 1 and register.first % (2 if width == 2 else 4) != 0
 
 
-@lru_cache(maxsize=None)
 def _misfit(opcode: str, definitions: int, explicit: int, implicit: tuple[str, ...]) -> str:
     """What LLVM's table has otherwise: MIParser refuses the text for each of these (verifyImplicitOperands)."""
     table = table_of(opcode)

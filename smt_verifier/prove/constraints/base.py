@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from smt_verifier.prove.case import Case
-from smt_verifier.prove.facts import Interval, is_legal
+from smt_verifier.prove.facts import Interval
 from smt_verifier.prove.result import Violation
 from smt_verifier.smt import conjunction
 from verilocc_mlir.problem.model import LiveRange, Segment
@@ -112,7 +112,7 @@ def places(case: Case, range_id: int) -> Iterator[tuple[int, str]]:
     ]
     starts += [unit for name in case.problem.special for unit in physical_register(name).units[::step]]
     for unit in dict.fromkeys(starts):
-        if is_legal(case.problem, live, unit) and (name := _register_name(unit, live)):
+        if case.is_legal(live, unit) and (name := _register_name(unit, live)):
             yield unit, name
 
 

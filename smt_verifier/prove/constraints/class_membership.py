@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from smt_verifier.prove.case import Case
 from smt_verifier.prove.constraints.base import Goal, place_violation, predicate, within
-from smt_verifier.prove.facts import class_intervals
+from smt_verifier.prove.facts import class_places
 from smt_verifier.prove.result import Violation
 from verilocc_mlir.problem.model import LiveRange
 
@@ -22,7 +22,7 @@ class ClassMembership:
     def definitions(self, case: Case) -> str:
         """A predicate for each class, set of banks and limit."""
         kinds = dict.fromkeys(_kind(live) for live in case.located_ranges())
-        return "".join(predicate(_name(*kind), within(class_intervals(*kind))) for kind in kinds)
+        return "".join(predicate(_name(*kind), within(class_places(*kind).intervals)) for kind in kinds)
 
     def goals(self, case: Case) -> list[Goal]:
         """One for each placed live range."""

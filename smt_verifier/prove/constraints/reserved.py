@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from smt_verifier.prove.case import Case
 from smt_verifier.prove.constraints.base import Goal, place_violation, predicate, within, word
-from smt_verifier.prove.facts import BANKS, allocatable, bank_top
+from smt_verifier.prove.facts import BANKS, bank_top
 from smt_verifier.prove.result import Violation
 
 
@@ -25,7 +25,7 @@ class Reserved:
             f" (bvult {word(bank_top(b))} (bvadd u n)))"
             for b in case.problem.budgets
         ]
-        return predicate("handed-out", f"(or false {' '.join(over)} {within(allocatable(case.problem))})")
+        return predicate("handed-out", f"(or false {' '.join(over)} {within(case.allocatable)})")
 
     def goals(self, case: Case) -> list[Goal]:
         """One for each placed live range."""
