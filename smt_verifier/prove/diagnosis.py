@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.case import Case, build_case
-from smt_verifier.prove.constraints.base import free_registers, places
+from smt_verifier.prove.constraints import free_registers, places
 from smt_verifier.prove.occupancy import Occupancy, Rectangle
 from smt_verifier.prove.result import ProofResult, Violation
 from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment

@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.case import Case, build_case
-from smt_verifier.prove.constraints import RULES, Goal
-from smt_verifier.prove.constraints.base import word
+from smt_verifier.prove.constraints import RULES, Goal, word
 from smt_verifier.prove.facts import BANKS
 from smt_verifier.prove.result import MAX_VIOLATIONS, ProofResult, Violation
 from smt_verifier.smt import Obligation, Solver, default_solver
