@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
-from smt_verifier.audit.core import active, inactive, product, semantics  # noqa: E402
+from smt_verifier.audit.core import masks, product, semantics  # noqa: E402
 from smt_verifier.audit.core import opcodes as opcode_facts  # noqa: E402
 from smt_verifier.audit.core.opcodes import facts  # noqa: E402
 from verilocc_mlir.target import instructions, registers, reserved  # noqa: E402
@@ -313,7 +313,7 @@ ASSEMBLY_WORDS = (
     ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""), ("sample", ""), ("gather", ""), ("get_lod", ""),
     ("interp", ""), ("lds_direct", ""), ("lds_param", ""), ("barrier_arrive", ""), ("async_barrier", ""),
 )  # fmt: skip
-"""Words in inline assembly that hint at other threads, and where they do not: inactive._ASSEMBLY as a list."""
+"""Words in inline assembly that hint at other threads, and where they do not: opcodes._ASSEMBLY as a list."""
 
 
 def _assembly() -> Iterator[str]:
@@ -466,7 +466,7 @@ def _of_format(name: str, table: InstructionDescription) -> Iterator[str]:
     for flag, trait in (("VALU", "valu"), ("SALU", "salu"), ("DPP", "dpp"), ("TiedSourceNotRead", "tied-not-read")):
         if flag in table.format:
             yield trait
-    if name.startswith(inactive._VECTOR):
+    if name.startswith(opcode_facts._VECTOR):
         yield "vector"
     yield from _kept_parts(table)
 
@@ -491,7 +491,7 @@ def _of_threads(name: str) -> Iterator[str]:
     if reach is not None:
         yield f"reach={reach.name.lower()}"
     if facts(name).takes_lane:
-        yield f"lane-operand={active.LANE_OPERAND}"
+        yield f"lane-operand={masks.LANE_OPERAND}"
     if name in opcode_facts.BLENDS:
         yield "blend=" + ",".join(map(str, opcode_facts.BLENDS[name]))
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from smt_verifier.audit.core.opcodes import DEBUG, facts
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.semantics import (
     acts_alone,
     explicit_shape,
     is_pure,
 )
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.certificate.matching import common_subsequence
 from verilocc_mlir.mir.model import Instruction, OperandKind
 

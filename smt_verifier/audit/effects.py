@@ -12,9 +12,9 @@ from smt_verifier.audit.core.lanes import CELL, ENTRY, STACK, LaneMap, cell_cont
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move, lane_move, scalar_moves
 from smt_verifier.audit.core.opcodes import NO_CODE, facts
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.semantics import is_move
-from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, OperandKind
 from verilocc_mlir.target.callingconv import regmask

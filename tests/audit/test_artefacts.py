@@ -22,7 +22,7 @@ from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from smt_verifier.recheck import recheck
 from smt_verifier.smt.processes import Replayer
-from smt_verifier.smt.replay import installed
+from smt_verifier.smt.worker import installed
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target

@@ -8,8 +8,7 @@ from collections import defaultdict
 import pytest
 from support import TEST_DATA
 
-from smt_verifier.audit.core.inactive import REVIEWED, Reach, reach
-from smt_verifier.audit.core.opcodes import facts
+from smt_verifier.audit.core.opcodes import REVIEWED, Reach, facts, reach
 from smt_verifier.audit.core.semantics import exec_unclear
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes

@@ -13,7 +13,7 @@ from smt_verifier.artefacts import RecordingSolver, write_artefacts
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.recheck import Rechecked, recheck
 from smt_verifier.smt import Obligation, Solver
-from smt_verifier.smt.replay import installed
+from smt_verifier.smt.worker import installed
 from verilocc_mlir.cli.given import POSITIVE, given_as, solver_limits
 from verilocc_mlir.cli.help import HELP, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write

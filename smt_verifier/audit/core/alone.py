@@ -8,7 +8,7 @@ from smt_verifier.audit.core.lanes import LaneMap, address_keys, cell_keys, is_v
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.opcodes import EXEC_NAMES, LANE_SAVE, NO_CODE, facts
-from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
+from smt_verifier.audit.core.pairs import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.semantics import (
     SpillSlot,
     is_copy,

@@ -15,8 +15,7 @@ from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move
 from smt_verifier.audit.core.opcodes import BLENDS, NO_CODE, facts
-from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.pairs import Definition, Pair, Use
+from smt_verifier.audit.core.pairs import Definition, Pair, PureArguments, Step, Use
 from smt_verifier.audit.core.semantics import (
     addend_of_high_half,
     exec_unclear,
@@ -24,7 +23,6 @@ from smt_verifier.audit.core.semantics import (
     preserved_by,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
-from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction
 

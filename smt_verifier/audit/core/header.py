@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.fields import fields_of, unquoted
+from smt_verifier.audit.core.fields import fields_of, frame_indices, named_objects, unquoted, without_number
 from smt_verifier.audit.core.lanes import LaneMap, key_name
 from smt_verifier.audit.core.moves import cell_registers, is_whole_wave_move, lane_move
-from smt_verifier.audit.core.numbering import frame_indices, named_objects, without_number
 from smt_verifier.audit.core.opcodes import LANE_MOVES, NO_CODE, facts
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.outcome import Outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from smt_verifier.audit.core.opcodes import DEBUG, LANE_SAVE, facts, listed, table_of
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.target.registers import physical_register

@@ -9,15 +9,14 @@ from itertools import count, groupby
 from typing import NamedTuple
 
 from smt_verifier.audit.core.execute import Executor
-from smt_verifier.audit.core.flags import Liveness
+from smt_verifier.audit.core.flags import Liveness, defined_at_exit
 from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, address_keys, cell_keys, registers_of, uses_halves
-from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision, defines_exec
 from smt_verifier.audit.core.moves import lane_move, slot_keys
 from smt_verifier.audit.core.opcodes import facts, listed
-from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
+from smt_verifier.audit.core.pairs import Ghosts, Step, operation_name, pure_inputs, require_merge
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
     acts_alone,
@@ -28,7 +27,6 @@ from smt_verifier.audit.core.semantics import (
 )
 from smt_verifier.audit.core.spills import moving_addresses
 from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
-from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction

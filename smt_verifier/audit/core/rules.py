@@ -14,7 +14,7 @@ from typing import NamedTuple
 from smt_verifier.audit.core.lanes import LaneMap, key_name
 from smt_verifier.audit.core.moves import lane_move
 from smt_verifier.audit.core.opcodes import COPIES, EXEC_NAMES, INLINE_ASSEMBLY, facts
-from smt_verifier.audit.core.operations import operation_name
+from smt_verifier.audit.core.pairs import Step, operation_name
 from smt_verifier.audit.core.report import Finding, OperandPair
 from smt_verifier.audit.core.semantics import (
     acts_alone,
@@ -27,7 +27,6 @@ from smt_verifier.audit.core.semantics import (
     spill_slot,
     ties,
 )
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.inactive import Reach, asks_other_threads
 from smt_verifier.audit.core.opcodes import (
     COPIES,
     EXEC_NAMES,
@@ -18,6 +17,8 @@ from smt_verifier.audit.core.opcodes import (
     NO_CODE,
     PSEUDO_PURE,
     WHOLE_WAVE_COPIES,
+    Reach,
+    asks_other_threads,
     facts,
     listed,
     may_call,

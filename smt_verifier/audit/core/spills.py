@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.fields import row_fields
-from smt_verifier.audit.core.numbering import frame_indices
+from smt_verifier.audit.core.fields import frame_indices, row_fields
 from smt_verifier.audit.core.opcodes import DEBUG, facts
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import SpillSlot, spill_slot
