@@ -1,5 +1,5 @@
-"""The goals of each block, from the claims at its entry to its operands and to the claims at its exits, and how they are
-asked.
+"""The goals of each block, from the claims at its entry to its operands and to the claims at its exits, and how they
+are asked.
 
 A goal that is ``t = t``, or a hypothesis of its block word for word, is discharged here; every other goal goes to the
 solver. First all blocks are asked about in one question. Where that is not proved, each block has a question of its

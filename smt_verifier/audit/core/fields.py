@@ -1,5 +1,5 @@
-"""The YAML header of a machine function as fields, read from the fixed layout that LLVM prints; all else is refused. The
-numbers of its stack objects.
+"""The YAML header of a machine function as fields, read from the fixed layout that LLVM prints; all else is refused.
+The numbers of its stack objects.
 
 The layout is that of llvm/include/llvm/CodeGen/MIRYamlMapping.h and SIMachineFunctionInfo.h as YAMLTraits.cpp writes
 it: ``key: value`` by indentation, lists of ``- { key: value, … }`` rows, long rows over several lines.
