@@ -5,7 +5,7 @@
 For each kernel, the SGPR and the VGPR phase: LLVM's allocation is audited, and the deterministic allocator's proposal,
 where it has one, is proved. What Z3 was asked and answered is then written as SMT-LIB2 and given to all three solvers,
 in worker processes with limits; bitwuzla gets uninterpreted sorts as 32-bit vectors (``without_sorts`` in
-``smt_verifier/smt/obligation.py`` says why that asks the same). Counts are of obligations: ``agree`` (the recorded
+``smt_verifier/smt/solver.py`` says why that asks the same). Counts are of obligations: ``agree`` (the recorded
 verdict again), ``unknown`` (a limit or a crash), ``differ``. Rows are appended to the JSON-lines file beside ``--out``
 as they come; a run that was stopped goes on where it was.
 """

@@ -11,10 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from smt_verifier.prove.case import Case
-from smt_verifier.prove.facts import BANKS, Interval, alignment, bank_top, class_places, unit_mask
-from smt_verifier.prove.occupancy import Overlap, Rectangle
-from smt_verifier.prove.result import Violation
+from smt_verifier.prove.case import Case, Violation
+from smt_verifier.prove.occupancy import (
+    BANKS,
+    Interval,
+    Overlap,
+    Rectangle,
+    alignment,
+    bank_top,
+    class_places,
+    unit_mask,
+)
 from smt_verifier.smt import conjunction
 from verilocc_mlir.problem.model import LiveRange, Segment
 from verilocc_mlir.target.registers import SPECIAL_BASE, Bank, physical_register, tuple_name, unit_bank

@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove.case import Case, build_case
+from smt_verifier.prove.case import Case, ProofResult, Violation, build_case
 from smt_verifier.prove.constraints import free_registers, places
 from smt_verifier.prove.occupancy import Occupancy, Rectangle
-from smt_verifier.prove.result import ProofResult, Violation
 from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment
-from verilocc_mlir.target.lanes import lane_list
+from verilocc_mlir.target.registers import lane_list
 
 STAGES = ("block boundary", "early-clobber definitions", "operands read, results defined", "dead definitions end")
 """What happens at the four slots of an instruction."""

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt.obligation import Obligation, Verdict
+from smt_verifier.smt.solver import Obligation, Verdict
 from smt_verifier.smt.worker import solve
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.worker import Lost, Worker, WorkerFailure

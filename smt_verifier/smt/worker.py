@@ -18,8 +18,7 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import library
-from smt_verifier.smt.obligation import Obligation
-from smt_verifier.smt.solver import Z3Solver
+from smt_verifier.smt.solver import Obligation, Z3Solver
 from verilocc_mlir.crew.serve import Answer, serve
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

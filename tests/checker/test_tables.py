@@ -21,8 +21,7 @@ from verilocc_mlir.target import registers
 from verilocc_mlir.target.callingconv import REGMASKS, regmask
 from verilocc_mlir.target.classes import register_class
 from verilocc_mlir.target.instructions import InstructionDescription, instruction, opcodes
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.registers import lane_list, physical_register, subregister_lanes
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import TARGETS
 

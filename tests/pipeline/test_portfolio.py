@@ -18,13 +18,22 @@ from verilocc_mlir.cost.model import Count, KernelCost
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import portfolio
+from verilocc_mlir.pipeline.attempt import LLVM, OURS
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
-from verilocc_mlir.pipeline.effort import LLVM, OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
-from verilocc_mlir.pipeline.plan_rules import extra_plan, plans_of, promise, tightest
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
+from verilocc_mlir.pipeline.plans import (
+    BY_NAME,
+    DEFAULT,
+    PLANS,
+    Planned,
+    extra_plan,
+    planned,
+    plans_of,
+    promise,
+    tightest,
+)
 from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import live_of, problem_of
 
-from smt_verifier.prove.facts import class_places, unit_mask
+from smt_verifier.prove.occupancy import class_places, unit_mask
 from verilocc_mlir.target.classes import contains, register_class
 from verilocc_mlir.target.registers import SPECIAL_BASE, Bank, physical_register, tuple_name
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.flow import Flow
+from verilocc_mlir.cost.counting import Flow
 from verilocc_mlir.cost.instructions import SCC, VCC, Instruction, Kind, units
 
 

@@ -18,11 +18,11 @@ from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.pipeline.attempt import OURS
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Budget, Clock
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher, LateOrder, late_order
 from verilocc_mlir.pipeline.guard import rest_without
 from verilocc_mlir.pipeline.phase import with_functions
@@ -36,12 +36,11 @@ from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.descriptor import FieldDifference
+from verilocc_mlir.toolchain.descriptor import FieldDifference, read_code_object
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler

@@ -38,7 +38,7 @@ class Emit(Enum):
 
 
 class Effort(Enum):
-    """How much is done for a good allocation (``pipeline/effort.py``)."""
+    """How much is done for a good allocation (``pipeline/attempt.py``)."""
 
     FAST = "fast"
     BALANCED = "balanced"

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.families import FAMILIES
+from verilocc_mlir.problem.preferences import FAMILIES
 
 VOCABULARY_VERSION = 4
 

@@ -184,7 +184,7 @@ def simulated(block: BasicBlock, times: Mapping[str, _Timed], slot: float) -> Si
             loaded.clear()
         for k, instruction in enumerate(code):
             timed = times[instruction.opcode]
-            reads, writes = _registers(instruction)
+            reads, writes = _registers_of(instruction)
             there = max((ready.get(r, 0.0) for r in reads), default=0.0)
             waiting += max(there - now, 0.0)
             now = max(now, there, free[timed.kind]) + slot
@@ -205,7 +205,7 @@ def simulated(block: BasicBlock, times: Mapping[str, _Timed], slot: float) -> Si
     return Simulated(now - begin, waiting, units, loads, sum(distances) / len(distances) if distances else 0.0)
 
 
-def _registers(instruction: MachineInstruction) -> tuple[list[int | str], list[int | str]]:
+def _registers_of(instruction: MachineInstruction) -> tuple[list[int | str], list[int | str]]:
     reads: list[int | str] = []
     writes: list[int | str] = []
     for operand in instruction.all_operands:

@@ -27,7 +27,7 @@ from smt_verifier.audit.core.semantics import is_call, preserved_by
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile
 from verilocc_mlir.target.attributes import function_attributes
-from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.callingconv import calls_in, kept_for_callers
 from verilocc_mlir.target.registers import physical_register, unit_name
 from verilocc_mlir.target.targets import Target
 

@@ -19,8 +19,16 @@ from smt_verifier.audit.core.opcodes import INLINE_ASSEMBLY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import Instruction, LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
-from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import SGPR_BASE, Bank, physical_register, unit_bank, unit_name
+from verilocc_mlir.target.registers import (
+    SGPR_BASE,
+    Bank,
+    lane_list,
+    llvm_lane_mask,
+    physical_register,
+    subregister_lanes,
+    unit_bank,
+    unit_name,
+)
 
 STACK = 1 << 40
 CELL = 1 << 42

@@ -33,8 +33,15 @@ from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.mir.operands import split_top_level
 from verilocc_mlir.target.classes import RegisterClass, contains, register_class
 from verilocc_mlir.target.instructions import instruction
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
+from verilocc_mlir.target.registers import (
+    Bank,
+    PhysicalRegister,
+    lane_list,
+    physical_register,
+    subregister_lanes,
+    tuple_name,
+    unit_name,
+)
 
 
 class Complaint(NamedTuple):
