@@ -1,4 +1,5 @@
-"""What a step writes, by structure alone: a move from another place, a result, or something undefined.
+"""What a step writes, by structure alone, a move from another place, a result, or something undefined; and which paths
+may lose a value.
 
 Explanations walk executions backwards with it. Nothing here is trusted: it only chooses which path to look at and how
 to word what was found there; ``journal.py`` executes the path with the audit's own transfer functions.

@@ -1,4 +1,4 @@
-"""One proof case: a problem, a proposal, and where the proposal puts each live range."""
+"""One proof case, a problem, a proposal, and where the proposal puts each live range; and what is answered."""
 
 from __future__ import annotations
 

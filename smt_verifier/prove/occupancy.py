@@ -1,4 +1,5 @@
-"""Who holds which unit when: the lanes of the placed live ranges as rectangles (units x slots), filed by unit.
+"""Which units a live range may use, and who holds which when: the lanes of the placed live ranges as rectangles (units
+x slots), filed by unit.
 
 The non-interference lemma
 --------------------------

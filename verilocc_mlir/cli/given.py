@@ -1,4 +1,6 @@
-"""What a command was given: as one frozen value in place of a parameter for each option, and within limits."""
+"""What commands share: what one was given, as one frozen value and within limits; how its help is shown; and which
+optional parts it needs.
+"""
 
 from __future__ import annotations
 

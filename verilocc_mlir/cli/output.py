@@ -1,4 +1,4 @@
-"""Reading inputs, and writing results: all of it or nothing, also where a signal ends the command."""
+"""Reading inputs, and writing results and pages: all of it or nothing, also where a signal ends the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is counted in the final code: copies, spills, pairs, bank conflicts. One function for each rule."""
+"""What is counted in the final code: copies, spills, pairs, bank conflicts. One function for each rule. How
+often blocks are executed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-order issue of one wave: how long a block takes, and what it waits for.
+"""In-order issue of one wave: how long a block takes, and what it waits for; the matrix unit above all.
 
 An instruction issues when its slot comes, its unit is free and its operands are there. A wait holds until the counted
 accesses are done. Other waves are not modelled here; the kernel's total takes them into account.

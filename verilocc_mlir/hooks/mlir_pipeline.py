@@ -1,4 +1,4 @@
-"""``verilocc-allocate`` by name in a textual pass pipeline.
+"""``verilocc-allocate`` by name in a textual pass pipeline, through MLIR's Python bindings.
 
 No MLIR Python bindings can register a pass that is defined in Python, so ``PassManager.parse`` does not know the name.
 ``parse_pipeline`` splits the text around it: what stands before and after goes to ``PassManager.add`` as text.

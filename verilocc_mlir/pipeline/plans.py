@@ -2,7 +2,8 @@
 
 What LLVM does before allocation, above all the order in which its scheduler leaves the instructions, decides more of a
 kernel's cycles than which registers are taken. A ``Plan`` is one setting of that, as data. ``Planned`` holds one input
-and makes the pre-RA text of any plan. What the final code of each costs: ``candidates.py``.
+and makes the pre-RA text of any plan. Which are tried for an input is said below; what the final code of each costs:
+``candidates.py``.
 
 Three rules:
 

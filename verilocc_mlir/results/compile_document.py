@@ -1,4 +1,4 @@
-""""""
+"""A compilation as JSON: what ``verilocc compile --report=FILE.json`` writes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from verilocc_mlir import forms
 from verilocc_mlir.forms import Amount, ExitNumber, Form, Positive, Sha256, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import REPORT_VERSION, FunctionReport, PhaseReport, Report
-
-# A compilation as JSON: what ``verilocc compile --report=FILE.json`` writes.
 
 
 class InputForm(Form):

@@ -1,4 +1,4 @@
-""""""
+"""Costs and comparisons as JSON: what ``verilocc cost --json`` and ``verilocc compare --json`` print."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from verilocc_mlir import forms
 from verilocc_mlir.cost.compare import Comparison, latency_parts
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, KernelCost
 from verilocc_mlir.forms import Amount, Form, Positive, Tool, Whole, about, filled
-
-# Costs and comparisons as JSON: what ``verilocc cost --json`` and ``verilocc compare --json`` print.
-
 
 COST_VERSION = 3
 

@@ -1,4 +1,5 @@
-"""Errors of the service: a status code, a stable reason, a sentence, and when to try again.
+"""Errors of the service, a status code, a stable reason, a sentence, and when to try again; and the messages that the
+front reads.
 
 proto/verilocc/v1/allocation_service.proto documents them; docs/guide/service.md says the same for people.
 """

@@ -1,4 +1,4 @@
-"""What a call leaves alone: callee-saved registers and the register masks of MIR calls.
+"""What a call leaves alone: callee-saved registers, the register masks of MIR calls, and calls whose callee is known.
 
 Source: llvm/lib/Target/AMDGPU/AMDGPUCallingConv.td (CSR_AMDGPU and its relatives) and
 SIRegisterInfo::getCallPreservedMask, getCalleeSavedRegs. tests/target/test_callingconv.py asks the machine verifier

@@ -1,4 +1,5 @@
-"""Kernel descriptors: the 64 bytes by which the hardware is set up for a kernel, decoded and compared field by field.
+"""Kernel descriptors and metadata: the 64 bytes by which the hardware is set up for a kernel, decoded and compared
+field by field, and what a code object says to the runtime.
 
 A wrong bit here makes a kernel silently wrong, and MIR text does not keep all that the descriptor needs. So every field
 of a staged result is compared with a plain ``llc`` run. ``Cause`` lists what may differ, and why. Layout: AMDGPUUsage,

@@ -1,4 +1,4 @@
-"""AMDGPU ELF files: machine, notes, symbols, and where a symbol's bytes are in the file.
+"""AMDGPU ELF files: machine, notes, symbols, where a symbol's bytes are in the file; and the bundles that hold some.
 
 Sources: the System V ABI, chapters 4 and 5, for 64-bit little-endian files; LLVM's AMDGPUUsage, "ELF Code Object". The
 tests compare with pyelftools, which knows every format and takes 60 ms of CPU to load.

@@ -1,4 +1,4 @@
-"""Positions, files and capacities as expressions of a CP-SAT model.
+"""Positions, files and capacities as expressions of a CP-SAT model, and the solver.
 
 ``Apart``: a position is a cell of the cell array, and each file has its own ceiling. ``Together``: a unified file as
 the hardware has it, one strip of ``total`` registers. VGPRs begin at 0, AGPRs at a movable split, so that the model
