@@ -37,9 +37,9 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.attempt import BESIDE, OURS
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned, plans_of

@@ -21,7 +21,7 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import ExitCode, InputError
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.card import read_card
 from verilocc_model.decoding import RandomChoice, decode

@@ -19,7 +19,7 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator, registry
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client

@@ -8,8 +8,8 @@ import pytest
 from support import DEMO_KERNELS
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.attempt import BESIDE, OURS
 from verilocc_mlir.pipeline.candidates import AS_IT_IS, LABELLED, SLOTS, Answer, Candidate, candidate_costs
+from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.ir_compat import with_attributes

@@ -26,8 +26,9 @@ from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import plans as plan_rules
 from verilocc_mlir.pipeline import portfolio, runs
-from verilocc_mlir.pipeline.attempt import LLVM, SPARE_REGISTERS, variants
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.effort import LLVM, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings

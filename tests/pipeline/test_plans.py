@@ -12,8 +12,8 @@ from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.attempt import OURS
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target

@@ -18,9 +18,9 @@ from verilocc_mlir.cost.model import Count, KernelCost
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import portfolio
-from verilocc_mlir.pipeline.attempt import LLVM, OURS
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.effort import LLVM, OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.plans import (

@@ -15,8 +15,8 @@ from toolchain_support import tritons
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.attempt import OURS
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.spilling.code import with_shared_slots

@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from support import cpu_of, each_kernel
 from toolchain_support import compiler, source, tools
 
-from verilocc_mlir.pipeline.attempt import OURS
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.elf import read_elf

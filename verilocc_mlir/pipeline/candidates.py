@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.pipeline.attempt import BESIDE, OURS, SPARE_REGISTERS, SpillLimits, Variant
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillLimits
 from verilocc_mlir.pipeline.clock import cpu_seconds
+from verilocc_mlir.pipeline.effort import BESIDE, OURS, Variant
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, Plan, Planned
 
 

@@ -18,11 +18,11 @@ from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
-from verilocc_mlir.pipeline.attempt import OURS
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Budget, Clock
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher, LateOrder, late_order
 from verilocc_mlir.pipeline.guard import rest_without
 from verilocc_mlir.pipeline.phase import with_functions

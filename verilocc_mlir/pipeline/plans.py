@@ -35,10 +35,10 @@ from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import OURS, Variant
 from verilocc_mlir.pipeline.callees import with_masks
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.effort import OURS, Variant
 from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
 from verilocc_mlir.pipeline.settings import Settings

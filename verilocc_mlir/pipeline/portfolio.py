@@ -21,8 +21,8 @@ from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.unhidden import work
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.attempt import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.candidates import Answer, Candidate, effective
+from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.learned import stated
 from verilocc_mlir.pipeline.phase import same_module, with_functions

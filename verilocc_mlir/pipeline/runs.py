@@ -15,8 +15,9 @@ from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import FAST_STEPS, LLVM, OURS, SpillLimits, Variant
+from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared, in_shared_slots
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.model import Phase

@@ -38,7 +38,7 @@ class Emit(Enum):
 
 
 class Effort(Enum):
-    """How much is done for a good allocation (``pipeline/attempt.py``)."""
+    """How much is done for a good allocation (``pipeline/effort.py``)."""
 
     FAST = "fast"
     BALANCED = "balanced"

@@ -201,7 +201,7 @@ class FunctionReport:
 
     Attributes:
         plan: under which LLVM made the text that was allocated (``pipeline/plans.py``).
-        variant: how that text was allocated (``pipeline/attempt.py``); ``""`` where nothing was chosen.
+        variant: how that text was allocated (``pipeline/effort.py``); ``""`` where nothing was chosen.
     """
 
     name: str

@@ -31,10 +31,18 @@ from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is
 from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
+from verilocc_mlir.pipeline.attempt import (
+    DEFAULT_ATTEMPTS,
+    AttemptLimits,
+    Proposed,
+    audit_verdict,
+    audited,
+    proof_verdict,
+    proposals,
+    try_allocators,
+)
 from verilocc_mlir.pipeline.audit import unfinished, virtual_registers
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
-from verilocc_mlir.pipeline.attempt import OURS
 from verilocc_mlir.pipeline.candidates import AS_IT_IS, SLOTS, Answer, effective
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.data import Labels

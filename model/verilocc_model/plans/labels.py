@@ -54,6 +54,7 @@ _ALSO = (
     "pipeline/attempt.py",
     "pipeline/candidates.py",
     "pipeline/plans.py",
+    "pipeline/effort.py",
     "pipeline/guard.py",
 )
 
