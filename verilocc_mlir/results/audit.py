@@ -1,4 +1,6 @@
-"""The result of one ``verilocc audit`` as frozen data: the one source of every form and of the exit code; and its JSON."""
+"""The result of one ``verilocc audit`` as frozen data, the one source of every form and of the exit code, and its
+JSON.
+"""
 
 from __future__ import annotations
 
