@@ -15,7 +15,7 @@ from typing import NamedTuple
 from smt_verifier.audit.align import align, anchor_key
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
 from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
-from smt_verifier.audit.core.opcodes import facts
+from smt_verifier.audit.core.opcodes import SPILLS, spill_of
 from smt_verifier.audit.core.pairs import Step, operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
 from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts
@@ -271,7 +271,7 @@ def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: i
         count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
     for block in post.blocks:
         for instruction in block.instructions:
-            kind = facts(instruction.opcode).spill
+            kind = spill_of(instruction.opcode) if instruction.opcode.startswith(SPILLS) else None
             if instruction.opcode == "COPY":
                 count["after"] += 1
             elif kind is not None:

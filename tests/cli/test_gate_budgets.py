@@ -17,7 +17,7 @@ from toolchain_support import compiler
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ExitCode, InputError
-from verilocc_mlir.toolchain.elf import is_bundle, unbundled
+from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 
 KERNELS = """
 define amdgpu_kernel void @attn_small(ptr addrspace(1) %p, i32 %x) {

@@ -5,6 +5,7 @@ The first wave of a work-group stands for all. Where the size of a work-group is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -442,11 +443,9 @@ def slowdown(address: Lanes, words: int, active: int, banks: int) -> float:
     together = max(banks // words, 1)
     cycles = least = 0
     for first in range(0, active, together):
-        wanted: dict[int, set[int]] = {}
-        for at in address.values[first : min(first + together, active)]:
-            for word in range(at // 4, at // 4 + words):
-                wanted.setdefault(word % banks, set()).add(word)
-        cycles += max(map(len, wanted.values()))
+        served = address.values[first : min(first + together, active)]
+        wanted = {word for at in served for word in range(at // 4, at // 4 + words)}
+        cycles += max(Counter([word % banks for word in wanted]).values())
         least += 1
     return cycles / least
 

@@ -24,9 +24,10 @@ from verilocc_mlir.results.compile import LAST_PHASE, REPORT_VERSION
 from verilocc_mlir.results.compile_document import CompileDocument, FunctionForm
 from verilocc_mlir.results.gate import FIGURES, LEAST, Change, Compared, Kernel, Status
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.elf import EM_AMDGPU, is_bundle, unbundled
+from verilocc_mlir.toolchain.elf import EM_AMDGPU
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.run import run_tool

@@ -267,7 +267,12 @@ def compose(phys: PhysicalRegister, sub: str) -> str:
     """
     if not sub:
         return phys.name
-    lanes = lane_list(subregister_lanes(sub))
+    mask = subregister_lanes(sub)
+    first, count = (mask & -mask).bit_length() - 1, mask.bit_count()
+    whole = first % 2 == count % 2 == 0 and mask >> first == (1 << count) - 1
+    if whole and phys.bank is not Bank.SPECIAL and first + count <= len(phys.units):
+        return "_".join(phys.name.split("_")[first // 2 : (first + count) // 2])
+    lanes = lane_list(mask)
     if phys.name in ("sgpr_null", "sgpr_null_hi") and lanes in ((0,), (1,)):
         return f"{phys.name}_{'hi16' if lanes[0] else 'lo16'}"
     if phys.name == "sgpr_null64" and lanes in ((0, 1), (2, 3)):

@@ -113,6 +113,8 @@ class Blend(NamedTuple):
 BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
 """``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
 
+SPILLS = "SI_SPILL_"
+"""How the name of spill code begins."""
 _SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
 _PURE_FORMATS = frozenset({"SOP1", "SOP2", "SOPK", "VOP1", "VOP2", "VOP3"})
 _NEVER_PURE = frozenset(
@@ -269,8 +271,7 @@ def facts(opcode: str) -> OpcodeFacts:
     properties = frozenset[str]() if table is None else table.properties
     rows = () if table is None else table.operands
     reached = reach(opcode)
-    match = _SPILL.match(opcode)
-    spill = Spill(match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
+    spill = spill_of(opcode)
     takes_lane = bool(_LANE.match(opcode))
     packed, mixed, wide = (bool(form.match(opcode)) for form in (_PACKED_F32, _MIXED, _WIDE_MAD))
     early_clobbers = frozenset(number for number, row in enumerate(rows) if row.early_clobber)
@@ -333,6 +334,12 @@ def _not_listed(opcode: str) -> UnsupportedError:
 def may_call(properties: frozenset[str]) -> bool:
     """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
     return not properties.isdisjoint(("call", "variadic"))
+
+
+def spill_of(opcode: str) -> Spill | None:
+    """What an opcode moves, if it is spill code."""
+    match = _SPILL.match(opcode)
+    return Spill(match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
 
 
 def _mask_form(opcode: str) -> MaskForm:
