@@ -445,7 +445,8 @@ def slowdown(address: Lanes, words: int, active: int, banks: int) -> float:
     for first in range(0, active, together):
         served = address.values[first : min(first + together, active)]
         wanted = {word for at in served for word in range(at // 4, at // 4 + words)}
-        cycles += max(Counter([word % banks for word in wanted]).values())
+        held = [word % banks for word in wanted]
+        cycles += 1 if len(set(held)) == len(held) else max(Counter(held).values())
         least += 1
     return cycles / least
 
