@@ -23,7 +23,7 @@ from common import Row, command, cpu_seconds, options, write
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import costs_together
-from verilocc_mlir.hooks.device_math import find_device_libraries, link_bitcode
+from verilocc_mlir.hooks.mlir_compile import find_device_libraries, link_bitcode
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.pipeline import compilation
 from verilocc_mlir.pipeline.callees import Promises

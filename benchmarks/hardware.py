@@ -8,7 +8,7 @@ of the run before. Clang and llc of LLVM 22 compile the kernels, those of LLVM 1
 measured in December 2023 on LUMI, which had ROCm 5.2 then. Which configurations are taken stands in the rows that are
 there (``results/hardware_rows.json.xz``): samples by measured time, and whole groups of one size of work-group.
 
-``--formula`` compiles nothing: it puts the rows that are there in order by ``cost/total.py`` as it is now.
+``--formula`` compiles nothing: it puts the rows that are there in order by ``cost/unhidden.py`` as it is now.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from hardware_report import packed, read_rows, summary
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_function
-from verilocc_mlir.cost.total import UNITS
 from verilocc_mlir.cost.trips import parse_loops
+from verilocc_mlir.cost.unhidden import UNITS
 from verilocc_mlir.target.targets import target
 
 ROWS = RESULTS / "hardware_rows.json.xz"

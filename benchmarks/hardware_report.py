@@ -1,6 +1,6 @@
 """How well a model orders measured configurations: rank correlations, pairs, and fits of one kernel tested on another.
 
-The rows have what ``cost/total.py`` makes a total of, and the measured time. Nothing here compiles or costs code.
+The rows have what ``cost/unhidden.py`` makes a total of, and the measured time. Nothing here compiles or costs code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.cost.compare import ERROR_BARS, Kind
-from verilocc_mlir.cost.total import UNITS, total
+from verilocc_mlir.cost.unhidden import UNITS, total
 from verilocc_mlir.target.targets import target
 
 Row = dict[str, Any]

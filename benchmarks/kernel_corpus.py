@@ -24,9 +24,9 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "model")]
 from verilocc_mlir.errors import InputError  # noqa: E402
 from verilocc_mlir.mir.parser import parse_mir  # noqa: E402
 from verilocc_mlir.store import Store  # noqa: E402
+from verilocc_mlir.toolchain.descriptor import read_code_object  # noqa: E402
 from verilocc_mlir.toolchain.drivers.job import CompileOptions  # noqa: E402
 from verilocc_mlir.toolchain.find import find_toolchain  # noqa: E402
-from verilocc_mlir.toolchain.metadata import read_code_object  # noqa: E402
 from verilocc_mlir.toolchain.staged import StagedCompiler  # noqa: E402
 from verilocc_model.corpus.ir import ir  # noqa: E402
 from verilocc_model.corpus.sources import Cell, source  # noqa: E402

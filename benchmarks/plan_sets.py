@@ -3,7 +3,7 @@
     python benchmarks/two_rulers.py --kernels DIR --old CHECKOUT --scratch DIR
     python benchmarks/plan_sets.py --kernels DIR --scratch DIR
 
-Costs the codes that ``two_rulers.py`` keeps, of the kernels that promise something (``pipeline/plan_rules.py``). A code
+Costs the codes that ``two_rulers.py`` keeps, of the kernels that promise something (``pipeline/plans.py``). A code
 that falls short of LLVM's compile is not taken. Nothing is compiled here.
 """
 
@@ -20,7 +20,7 @@ from two_rulers import AFTER_ALLOCATION, cpu_of
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.pipeline.guard import shortfalls
-from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
+from verilocc_mlir.pipeline.plans import balanced_plans, has_promise
 from verilocc_mlir.target.targets import target
 
 

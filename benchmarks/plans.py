@@ -42,8 +42,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.key import source_digest
-from verilocc_mlir.pipeline.plan_rules import plans_of
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned, plans_of
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.toolchain import ToolchainChoice
 

@@ -5,7 +5,7 @@
 For each kernel, the SGPR and the VGPR phase: LLVM's allocation is audited, and the deterministic allocator's proposal,
 where it has one, is proved. What Z3 was asked and answered is then written as SMT-LIB2 and given to all three solvers,
 in worker processes with limits; bitwuzla gets uninterpreted sorts as 32-bit vectors (``without_sorts`` in
-``smt_verifier/smt/obligation.py`` says why that asks the same). Counts are of obligations: ``agree`` (the recorded
+``smt_verifier/smt/solver.py`` says why that asks the same). Counts are of obligations: ``agree`` (the recorded
 verdict again), ``unknown`` (a limit or a crash), ``differ``. Rows are appended to the JSON-lines file beside ``--out``
 as they come; a run that was stopped goes on where it was.
 """
@@ -28,7 +28,7 @@ from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from smt_verifier.smt import Obligation, Verdict, to_smtlib, without_sorts
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt.processes import Replayer
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
@@ -65,10 +65,11 @@ def compare(
     """How often a solver agrees, and the names of the obligations on which it does not."""
     counts: Counter[str] = Counter()
     others: list[str] = []
+    replayer = Replayer(solver, memory_mib)
     for obligation, verdict in asked:
         form = without_sorts(obligation) if solver == "bitwuzla" else obligation
         text = to_smtlib(form, _STATUS.get(verdict.outcome, "unknown"))
-        found = replay(text, solver, timeout_s=timeout_s, memory_mib=memory_mib)
+        found = replayer.ask(text, timeout_s)
         if found.outcome is Outcome.UNKNOWN:
             kind = "unknown"
         else:

@@ -22,7 +22,7 @@ from common import Row, command, machine, options, tree, write
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.compare import error_bar, judge, spill_traffic
-from verilocc_mlir.cost.flow import control_flow
+from verilocc_mlir.cost.counting import control_flow
 from verilocc_mlir.cost.model import KernelCost, cost_of_function
 from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.cost.trips import IrLoop

@@ -35,9 +35,8 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.baseline import Replace
 from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain.descriptor import Cause
+from verilocc_mlir.toolchain.descriptor import Cause, compare_metadata, read_code_object
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

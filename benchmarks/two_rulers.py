@@ -26,8 +26,7 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.effort import OURS
-from verilocc_mlir.pipeline.plan_rules import balanced_plans
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, balanced_plans, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import TARGETS, target
 

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from verilocc_mlir.target.processors import PROCESSORS
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.metadata import read_code_object
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 _MACH = 0xFF

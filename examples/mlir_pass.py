@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.hooks.mlir_bindings import Bindings
-from verilocc_mlir.hooks.mlir_pipeline import parse_pipeline
+from verilocc_mlir.hooks.mlir_pipeline import Bindings, parse_pipeline
 
 # A host function that launches a kernel: y = sqrt(x) + y on 256 threads. The target attribute says what to compile for,
 # and is honoured: chip, features, level, code-object version, bitcode to link, flags.

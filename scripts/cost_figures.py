@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from verilocc_mlir.cost import accesses, compare, flow, matrix
+from verilocc_mlir.cost import accesses, compare, counting, simulate
 from verilocc_mlir.cost.rates import RULES, Figure, Source, figures
 from verilocc_mlir.target.targets import TARGETS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "cost.md"
 _PLACE = re.compile(r"(?<=<!-- figures: scripts/cost_figures.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
-_MODULES = (matrix, accesses, flow, compare)
+_MODULES = (simulate, accesses, counting, compare)
 _FIRST = {t.speed_model: n for n, t in reversed(TARGETS.items())}.values()
 """The first target of each scheduling model: the others have its figures (tests/cost/test_sources.py)."""
 _SHOWN = {n: t for n, t in TARGETS.items() if n in _FIRST}

@@ -23,7 +23,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
-from smt_verifier.audit.core import active, inactive, masks, partial, product, semantics  # noqa: E402
+from smt_verifier.audit.core import masks, product, semantics  # noqa: E402
+from smt_verifier.audit.core import opcodes as opcode_facts  # noqa: E402
+from smt_verifier.audit.core.opcodes import facts  # noqa: E402
 from verilocc_mlir.target import instructions, registers, reserved  # noqa: E402
 from verilocc_mlir.target.attributes import CALLING_CONVENTIONS, GRAPHICS  # noqa: E402
 from verilocc_mlir.target.callingconv import REGMASKS, callee_saved  # noqa: E402
@@ -62,8 +64,8 @@ _FILE_MARKS = {
 """Marks of the numbered files, as those of the special registers."""
 
 NAMED = {
-    "COPY": ("copy",), "WWM_COPY": ("wwm-copy",), semantics.LANE_SAVE: ("lane-save",),
-    semantics.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
+    "COPY": ("copy",), "WWM_COPY": ("wwm-copy",), opcode_facts.LANE_SAVE: ("lane-save",),
+    opcode_facts.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
     "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
     **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64"), ("vector-move",)),
@@ -312,7 +314,7 @@ ASSEMBLY_WORDS = (
     ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""), ("sample", ""), ("gather", ""), ("get_lod", ""),
     ("interp", ""), ("lds_direct", ""), ("lds_param", ""), ("barrier_arrive", ""), ("async_barrier", ""),
 )  # fmt: skip
-"""Words in inline assembly that hint at other threads, and where they do not: inactive._ASSEMBLY as a list."""
+"""Words in inline assembly that hint at other threads, and where they do not: opcodes._ASSEMBLY as a list."""
 
 
 def _assembly() -> Iterator[str]:
@@ -447,7 +449,7 @@ def traits(name: str) -> Iterator[str]:
     yield from _of_files(name)
     if "may-raise-fp-exception" in properties:
         yield "may-raise"
-    if semantics.is_return(name):
+    if facts(name).returns:
         yield "returns"
     if name in INDEX_MODES:
         yield INDEX_MODES[name]
@@ -466,7 +468,7 @@ def _of_format(name: str, table: InstructionDescription) -> Iterator[str]:
     for flag, trait in (("VALU", "valu"), ("SALU", "salu"), ("DPP", "dpp"), ("TiedSourceNotRead", "tied-not-read")):
         if flag in table.format:
             yield trait
-    if name.startswith(inactive._VECTOR):
+    if name.startswith(opcode_facts._VECTOR):
         yield "vector"
 
 
@@ -512,41 +514,41 @@ def _failing(name: str, table: InstructionDescription) -> Iterator[str]:
 
 
 def _of_threads(name: str) -> Iterator[str]:
-    reach = inactive.reach(name)
+    reach = facts(name).reach
     if reach is not None:
         yield f"reach={reach.name.lower()}"
-    if active.takes_lane(name):
-        yield f"lane-operand={active.LANE_OPERAND}"
-    if name in semantics.BLENDS:
-        yield "blend=" + ",".join(map(str, semantics.BLENDS[name]))
+    if facts(name).takes_lane:
+        yield f"lane-operand={masks.LANE_OPERAND}"
+    if name in opcode_facts.BLENDS:
+        yield "blend=" + ",".join(map(str, opcode_facts.BLENDS[name]))
 
 
 def _of_purity(name: str, table: InstructionDescription) -> Iterator[str]:
-    if semantics.is_pure_opcode(name):
+    if facts(name).is_pure:
         yield "pure"
-    if semantics.result_depends_on_exec(name):
+    if facts(name).asks_exec:
         yield "pure-exec"
         if name.endswith("_dpp"):
             yield "may-leave-old"
-    if semantics._HIDDEN_INPUT.match(name):
+    if opcode_facts.HIDDEN_INPUT.match(name):
         yield "indirect"
-    if name in semantics._PSEUDO_PURE:
+    if name in opcode_facts.PSEUDO_PURE:
         yield "relative"
-    if semantics.is_scalar_load(name):
+    if facts(name).loads_scalars:
         yield "scalar-load"
-    loads = "may-load" in table.properties <= semantics._LOADS_ONLY
+    loads = "may-load" in table.properties <= opcode_facts.LOADS_ONLY
     if loads and table.definitions == 1 and "MONITOR" not in name:
         yield "plain-load"
-    if partial._PACKED_F32.match(name):
+    if facts(name).is_packed:
         yield "packed-f32"
-    if partial._MIXED.match(name):
+    if facts(name).is_mixed:
         yield "mixed"
-    if partial.is_wide_mad(name):
+    if facts(name).is_wide_mad:
         yield "wide-mad"
 
 
 def _of_masks(name: str) -> Iterator[str]:
-    form = masks._form(name)
+    form = facts(name).mask
     if form.binary:
         yield f"mask={form.binary}"
     if form.save:
@@ -555,7 +557,7 @@ def _of_masks(name: str) -> Iterator[str]:
         ("mask-move", form.moves),
         ("compare", form.compares),
         ("first-bit", form.finds_first_bit),
-        ("compare-equal", masks._COMPARE_EQUAL.match(name)),
+        ("compare-equal", form.compares_equal),
         ("cmpx", name.startswith("V_CMPX_")),
         ("bracket-open", _OPENS_BRACKETS.match(name)),
     ):
@@ -565,16 +567,16 @@ def _of_masks(name: str) -> Iterator[str]:
 
 def _of_moves(name: str) -> Iterator[str]:
     yield from NAMED.get(name, ())
-    if name in semantics.DEBUG:
+    if name in opcode_facts.DEBUG:
         yield "debug"
-    spill = semantics.spill(name)
+    spill = facts(name).spill
     if spill is not None:
         kind, bits, is_save = spill
         yield f"spill={kind},{bits},{'save' if is_save else 'restore'}"
 
 
 def _of_files(name: str) -> Iterator[str]:
-    canonical = semantics.canonical_opcode(name)
+    canonical = facts(name).canonical
     if canonical != name:
         yield f"canon={canonical}"
     if _has_accumulators(name):

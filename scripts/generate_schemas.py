@@ -13,17 +13,16 @@ from typing import Any
 
 from smt_verifier.prove import forms as diagnosis
 from verilocc_mlir.problem import schema as problem
-from verilocc_mlir.results import allocate, batch, gate, measure, why
-from verilocc_mlir.results.documents import audit, compile, cost
+from verilocc_mlir.results import allocate, audit, batch, compile_document, cost_document, gate, measure, why
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _DOCUMENTS = "verilocc_mlir/results/documents"
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    f"{_DOCUMENTS}/compile.schema.json": compile.schema,
+    f"{_DOCUMENTS}/compile.schema.json": compile_document.schema,
     f"{_DOCUMENTS}/audit.schema.json": audit.schema,
     f"{_DOCUMENTS}/allocate.schema.json": allocate.schema,
     f"{_DOCUMENTS}/batch.schema.json": batch.schema,
-    f"{_DOCUMENTS}/cost.schema.json": cost.schema,
+    f"{_DOCUMENTS}/cost.schema.json": cost_document.schema,
     f"{_DOCUMENTS}/gate.schema.json": gate.schema,
     f"{_DOCUMENTS}/measure.schema.json": measure.schema,
     f"{_DOCUMENTS}/why.schema.json": why.schema,

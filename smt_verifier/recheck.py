@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ from typing import Any, cast
 from smt_verifier.artefacts import MANIFEST, MANIFEST_VERSION, STATUS, file_name, rows_digest, sha256
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, to_smtlib, without_sorts
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt.processes import Replayer
 from verilocc_mlir.errors import InputError
 
 _MAX_BYTES = 1 << 30
@@ -88,11 +89,12 @@ def recheck(
         raise InputError(f"cannot be read: {error.strerror}", where=str(directory)) from error
     try:
         rows, expected = _rows_and_expected(directory, folder, texts, ask)
-        replayer = _Replayer(folder, solver, timeout_s, memory_mib)
         results: list[Rechecked] = []
-        for number, row in enumerate(rows):
-            results.append(replayer.row(number, row, expected[number] if expected is not None else None))
-            progress(results[-1])
+        with closing(Replayer(solver, memory_mib)) as replayer:
+            files = _Files(folder, replayer, timeout_s)
+            for number, row in enumerate(rows):
+                results.append(files.row(number, row, expected[number] if expected is not None else None))
+                progress(results[-1])
         return tuple(results)
     finally:
         os.close(folder)
@@ -292,11 +294,10 @@ def _terms(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Replayer:
+class _Files:
     folder: int
-    solver: str
+    replayer: Replayer
     timeout_s: float
-    memory_mib: int
 
     def row(self, number: int, row: dict[str, Any], expected: Obligation | None) -> Rechecked:
         """Check one file and ask the solver about it."""
@@ -334,9 +335,9 @@ class _Replayer:
         return Outcome.UNKNOWN, f"whether its hypotheses contradict each other: {alone[1]}"
 
     def _ask(self, text: str) -> tuple[Outcome, str]:
-        if self.solver == "bitwuzla":
+        if self.replayer.solver == "bitwuzla":
             text = _over_vectors(text)
-        answer = replay(text, self.solver, timeout_s=self.timeout_s, memory_mib=self.memory_mib)
+        answer = self.replayer.ask(text, self.timeout_s)
         return answer.outcome, answer.reason
 
 

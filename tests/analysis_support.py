@@ -6,8 +6,7 @@ import random
 
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.registers import lane_list, physical_register, subregister_lanes
 
 _SHAPES = {"vgpr_32": 1, "vreg_64": 2, "vreg_128": 4, "sreg_32": 1, "sreg_64": 2, "sgpr_128": 4}
 

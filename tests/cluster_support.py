@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from verilocc_mlir.cli.extras import has_ray
+from verilocc_mlir.cli.given import has_ray
 
 # One worker of pytest-xdist has all tests of this package, and so there is one cluster.
 MARKS = [

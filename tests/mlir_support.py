@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from examples.mlir_kernels import Config, Gemm
-from verilocc_mlir.hooks.mlir_bindings import Bindings
+from verilocc_mlir.hooks.mlir_pipeline import Bindings
 
 PACKAGES = ("torch_mlir", "mlir", "iree.compiler")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from verilocc_mlir.hooks.device_math import rename_math
-from verilocc_mlir.hooks.mlir_bindings import Bindings
+from verilocc_mlir.hooks.mlir_compile import rename_math
+from verilocc_mlir.hooks.mlir_pipeline import Bindings
 
 LOWERING = (
     "gpu.module(convert-scf-to-cf,convert-gpu-to-rocdl{{chipset={chip} runtime=HIP index-bitwidth=64 "

@@ -26,12 +26,12 @@ from verilocc_model.encoding.vocabulary import (
     FIRST,
     JOIN,
     POINTERS,
+    VOCABULARY,
     Domain,
     Question,
     Text,
     Trie,
     Writing,
-    words,
 )
 
 # Scorers rank the possible answers: a language model, and the trivial policies that it is compared with.
@@ -92,7 +92,7 @@ class FirstFit(_Stateless):
     name = "first-fit"
 
     def __init__(self) -> None:
-        vocabulary = words()
+        vocabulary = VOCABULARY
         self._row = np.zeros(len(vocabulary.words), np.float32)
         for word, score in ((APART, 2.0), (JOIN, 1.0), (FIRST, 3.0), ("order0", 2.0), ("split0", 2.0)):
             self._row[vocabulary.ids[word]] = score
@@ -111,13 +111,13 @@ class RandomChoice(_Stateless):
     name = "random"
 
     def __init__(self, seed: int) -> None:
-        vocabulary = words()
+        vocabulary = VOCABULARY
         self._generator = np.random.default_rng(seed)
         self._pointers = [vocabulary.ids[word] for word in POINTERS]
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Noise; pointers come last."""
-        scores = self._generator.random((len(positions), len(words().words)), np.float32)
+        scores = self._generator.random((len(positions), len(VOCABULARY.words)), np.float32)
         scores[:, self._pointers] = -1.0
         return scores
 
@@ -354,7 +354,7 @@ class _OfTokens:
     def __init__(self, temperature: float, seed: int) -> None:
         self._temperature = temperature
         self._seed = seed
-        self._known = words()
+        self._known = VOCABULARY
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
         return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]

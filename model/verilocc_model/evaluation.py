@@ -28,7 +28,7 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.corpus.labels import IMPROVED, improving
 from verilocc_model.decoding import Decoded, FirstFit, RandomChoice, Sampling, Scorer, decode

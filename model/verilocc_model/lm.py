@@ -26,7 +26,7 @@ from transformers.utils import logging as transformers_logging
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.card import read_card
 from verilocc_model.decoding import Scores
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, Domain, Text, Writing, words
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, VOCABULARY, Domain, Text, Writing
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.
@@ -44,7 +44,7 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
         InputError: the named model does not exist, or text is to be written and no model is named.
     """
     torch.manual_seed(config.seed)
-    vocabulary = words()
+    vocabulary = VOCABULARY
     if config.init:
         read_card(Path(config.init))
         return load_model(Path(config.init)).float()

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from verilocc_mlir.allocators.protocol import Counterexample, Refutation
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, FixedOccupation, LiveRange
-from verilocc_mlir.target.lanes import lane_list
-from verilocc_mlir.target.registers import physical_register, register_of_units
+from verilocc_mlir.target.registers import lane_list, physical_register, register_of_units
 from verilocc_model.encoding.canonical import Canonical
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from smt_verifier.audit.core.opcodes import DEBUG, facts
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.semantics import (
-    DEBUG,
     acts_alone,
-    canonical_opcode,
     explicit_shape,
     is_pure,
-    result_depends_on_exec,
 )
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.certificate.matching import common_subsequence
 from verilocc_mlir.mir.model import Instruction, OperandKind
 
@@ -26,7 +24,7 @@ Key = tuple[object, ...]
 
 
 def anchor_key(instruction: Instruction) -> Key:
-    return (canonical_opcode(instruction.opcode), len(instruction.defs), explicit_shape(instruction.operands))
+    return (facts(instruction.opcode).canonical, len(instruction.defs), explicit_shape(instruction.operands))
 
 
 def _same_key(pre: Instruction, post: Instruction) -> bool:
@@ -93,7 +91,7 @@ def _common(
     steady = {key for key, number in times.items() if other_times[key] == number}
 
     def is_fixed(instruction: Instruction, key: Key) -> bool:
-        return not is_pure(instruction) or (result_depends_on_exec(instruction.opcode) and key in steady)
+        return not is_pure(instruction) or (facts(instruction.opcode).asks_exec and key in steady)
 
     pre_fixed = [n for n, k in enumerate(pre_at) if is_fixed(pre[k], pre_keys[n])]
     post_fixed = [n for n, k in enumerate(post_at) if is_fixed(post[k], post_keys[n])]

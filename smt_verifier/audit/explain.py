@@ -1,7 +1,7 @@
 """From failed goals to findings: one for each cause, with the path that shows it.
 
 The solver says which goals of a block do not follow from what is claimed at its start. Here a path of blocks is looked
-for on which the goal fails without any claim (``paths.py`` proposes, ``journal.py`` executes). The first goal that
+for on which the goal fails without any claim (``effects.py`` proposes, ``journal.py`` executes). The first goal that
 fails on such a path is nearest to the cause; those that fail for the same cause are counted. Where no path is found in
 reasonable time, the finding says what the block alone shows. None of this decides a verdict.
 """
@@ -18,10 +18,9 @@ from smt_verifier.audit.core.machine import UNDECIDED, Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.report import Finding, OperandPair
 from smt_verifier.audit.core.state import Terms
-from smt_verifier.audit.effects import Effects
+from smt_verifier.audit.effects import Effects, PathSearch
 from smt_verifier.audit.journal import Failure, PathRun
 from smt_verifier.audit.origins import Cause, Origins, Tracer
-from smt_verifier.audit.paths import PathSearch
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 

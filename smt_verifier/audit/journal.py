@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import CELL, STACK
 from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.state import UNDEFINED, Atom, State
-from smt_verifier.audit.core.steps import Step
 
 FORGOTTEN = -1
 """In a journal, the term of a lane that no longer holds anything known; no term equals it."""

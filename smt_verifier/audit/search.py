@@ -15,16 +15,16 @@ from typing import NamedTuple
 from smt_verifier.audit.align import align, anchor_key
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
 from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
-from smt_verifier.audit.core.operations import operation_name
+from smt_verifier.audit.core.opcodes import SPILLS, spill_of
+from smt_verifier.audit.core.pairs import Step, operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
 from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone, is_pure, spill
-from smt_verifier.audit.core.steps import Step
+from smt_verifier.audit.core.semantics import acts_alone, is_pure
 from smt_verifier.audit.core.undefined_inputs import rests_on_values, undecided, with_equal_undefined_inputs
 from smt_verifier.audit.explain import by_cause, explain_failures, local_finding
 from smt_verifier.audit.infer import infer
-from smt_verifier.audit.readers import explain_faults
+from smt_verifier.audit.reads import explain_faults
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver
 from verilocc_mlir.mir.model import MachineFunction, MirFile
@@ -271,7 +271,7 @@ def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: i
         count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
     for block in post.blocks:
         for instruction in block.instructions:
-            kind = spill(instruction.opcode)
+            kind = spill_of(instruction.opcode) if instruction.opcode.startswith(SPILLS) else None
             if instruction.opcode == "COPY":
                 count["after"] += 1
             elif kind is not None:

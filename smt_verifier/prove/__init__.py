@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smt_verifier.prove.case import ProofResult, Violation
 from smt_verifier.prove.prover import obligation_for, prove
-from smt_verifier.prove.result import ProofResult, Violation
 
 if TYPE_CHECKING:
     from smt_verifier.prove.diagnosis import Diagnosis, Relocation, diagnose

@@ -11,13 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove.case import Case, build_case
-from smt_verifier.prove.constraints.base import free_registers, places
-from smt_verifier.prove.facts import is_legal
+from smt_verifier.prove.case import Case, ProofResult, Violation, build_case
+from smt_verifier.prove.constraints import free_registers, places
 from smt_verifier.prove.occupancy import Occupancy, Rectangle
-from smt_verifier.prove.result import ProofResult, Violation
 from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment
-from verilocc_mlir.target.lanes import lane_list
+from verilocc_mlir.target.registers import lane_list
 
 STAGES = ("block boundary", "early-clobber definitions", "operands read, results defined", "dead definitions end")
 """What happens at the four slots of an instruction."""
@@ -206,12 +204,13 @@ def _hitting_set(sets: list[frozenset[int]], problem: AllocationProblem) -> tupl
 def correction_set(case: Case) -> tuple[int, ...]:
     """Ids of the live ranges that must move, ascending; empty for a proposal that is right."""
     ranges = case.problem.ranges
-    misplaced = {i for i in case.located if not is_legal(case.problem, ranges[i], case.first_unit(i))}
+    misplaced = {i for i in case.located if not case.is_legal(ranges[i], case.first_unit(i))}
     misplaced.update(owner for owner, _, _ in case.occupancy.fixed_overlaps())
+    of_owner = case.occupancy.of_owner()
     occupied: dict[int, list[Segment]] = {}
     staying: set[int] = set()
     for i in sorted(set(case.located) - misplaced, key=lambda i: (-ranges[i].weight, i)):
-        rectangles = case.occupancy.of_owner.get(i, [])
+        rectangles = of_owner.get(i, [])
         if _fits(rectangles, occupied):
             staying.add(i)
             for r in rectangles:

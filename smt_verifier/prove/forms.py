@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from smt_verifier.outcome import Outcome
+from smt_verifier.prove.case import Violation
 from smt_verifier.prove.constraints import RULES
 from smt_verifier.prove.diagnosis import STAGES, Blocked, Diagnosis, Relocation, lanes_text
-from smt_verifier.prove.result import Violation
 from verilocc_mlir import forms
 from verilocc_mlir.forms import Form, Whole, about, filled
 from verilocc_mlir.problem.model import Phase

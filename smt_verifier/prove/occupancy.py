@@ -1,4 +1,5 @@
-"""Who holds which unit when: the lanes of the placed live ranges as rectangles (units x slots), filed by unit.
+"""Which units a live range may use, and who holds which when: the lanes of the placed live ranges as rectangles (units
+x slots), filed by unit.
 
 The non-interference lemma
 --------------------------
@@ -19,14 +20,125 @@ the lanes and segments of the problem.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from smt_verifier.prove.facts import Interval, merged
-from verilocc_mlir.problem.model import AllocationProblem, Segment
-from verilocc_mlir.target.lanes import lane_list
+from verilocc_mlir.problem.model import AllocationProblem, BankBudget, LiveRange, Segment
+from verilocc_mlir.target.classes import RegisterClass, members, register_class
+from verilocc_mlir.target.registers import (
+    AGPR_BASE,
+    NULL_REGISTERS,
+    SGPR_BASE,
+    TTMP_BASE,
+    VGPR_BASE,
+    Bank,
+    lane_list,
+    physical_register,
+)
+
+# Which units a live range may use, from the problem and the target's register classes.
+
+
+BANKS: dict[str, tuple[int, int]] = {
+    "vgpr": (VGPR_BASE, AGPR_BASE),
+    "agpr": (AGPR_BASE, SGPR_BASE),
+    "sgpr": (SGPR_BASE, TTMP_BASE),
+}
+"""Units ``[first, end)`` of each bank a budget can be given for."""
+
+Interval = tuple[int, int]
+"""Units ``[first, end)``; a register lies in it when all of its units do."""
+
+
+def merged(intervals: list[Interval]) -> tuple[Interval, ...]:
+    """The same set as sorted, disjoint, non-adjacent intervals."""
+    result: list[Interval] = []
+    for first, end in sorted(intervals):
+        if result and first <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((first, end))
+    return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlaces:
+    """Where members of a class lie, of some banks and below a register number.
+
+    Together with the alignment, which is a rule of its own, exact: an interval holds every aligned place from the first
+    member of a run to the last, and each special register is an interval.
+    """
+
+    intervals: tuple[Interval, ...]
+    alignment: int
+
+
+@cache
+def class_places(name: str, banks: tuple[str, ...], limit: int) -> ClassPlaces:
+    """The places of a live range of a class; ``limit``: the register number that it allows, 0 for any."""
+    cls = register_class(name)
+    alignment = max((cls.alignment(Bank(bank)) for bank in banks if bank in BANKS), default=1)
+    return ClassPlaces(_class_intervals(cls, banks, limit), alignment)
+
+
+def _class_intervals(cls: RegisterClass, banks: tuple[str, ...], limit: int) -> tuple[Interval, ...]:
+    result: list[Interval] = []
+    for bank, (base, end) in BANKS.items():
+        if bank in banks:
+            last = base + 2 * limit if limit else end
+            result += [(first, min(stop, last)) for first, stop in _runs(cls, Bank(bank), base)]
+    if "special" in banks:
+        units = [physical_register(special).units for special in sorted(cls.specials - NULL_REGISTERS)]
+        result += [(u[0], u[-1] + 1) for u in units if len(u) == cls.lanes]
+    return tuple(result)
+
+
+def _runs(cls: RegisterClass, bank: Bank, base: int) -> list[Interval]:
+    """The units of a class's members in a numbered file, one interval for each run of members a step apart."""
+    if cls.half:
+        high = cls.half == "hi16"
+        return [(base + 2 * number + high, base + 2 * number + high + 1) for number in members(cls, bank)]
+    step = cls.alignment(bank)
+    runs: list[list[int]] = []
+    for number in members(cls, bank):
+        if runs and number == runs[-1][1] + step:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [(base + 2 * first, base + 2 * (last + cls.width)) for first, last in runs]
+
+
+def bank_top(budget: BankBudget) -> int:
+    """First unit past the highest allocatable register of a bank."""
+    return BANKS[budget.bank][0] + 2 * (max(budget.registers, default=-1) + 1)
+
+
+def allocatable(problem: AllocationProblem) -> tuple[Interval, ...]:
+    """Units that may be handed out at all: the budgets' registers and the special ones allowed."""
+    result: list[Interval] = []
+    for budget in problem.budgets:
+        base = BANKS[budget.bank][0]
+        result += [(base + 2 * number, base + 2 * number + 2) for number in budget.registers]
+    for name in problem.special:
+        units = physical_register(name).units
+        result += [(unit, unit + 1) for unit in units]
+    return merged(result)
+
+
+def alignment(live: LiveRange) -> int:
+    """The number of the first 32-bit register is a multiple of this power of two: what class and problem demand."""
+    return max(live.align, class_places(live.register_class, live.banks, live.limit).alignment)
+
+
+def unit_mask(live: LiveRange) -> int:
+    """Bits of the first unit's number that must be zero; a 16-bit range may start at either half.
+
+    The numbers of all banks start at a multiple of 2048 units.
+    """
+    return 2 * alignment(live) - 1 if live.lanes > 1 else 0
 
 
 class Rectangle(NamedTuple):
@@ -97,24 +209,17 @@ class Occupancy:
         self._files = files
         self._holders_cache: dict[tuple[int, int, int], tuple[frozenset[int], bool]] = {}
         self._busy_cache: dict[tuple[int, int], tuple[Segment, ...]] = {}
+        self._fixed = _fixed_segments(problem)
+        self.neighbours = self._neighbours()
+        """Neighbours in the files, each pair once: two live ranges (indices into ``rectangles``), and a live range with
+        a fixed occupation.
+        """
 
     @property
     def filed(self) -> int:
         return sum(len(file) for file in self._files.values())
 
-    @cached_property
-    def _fixed(self) -> dict[int, tuple[Segment, ...]]:
-        """Fixed occupations of each unit, merged."""
-        result: dict[int, list[Segment]] = {}
-        for occupation in self._problem.fixed:
-            for unit in occupation.units:
-                result.setdefault(unit, []).extend(occupation.segments)
-        return {unit: merged(segments) for unit, segments in result.items()}
-
-    @cached_property
-    def neighbours(self) -> tuple[list[tuple[int, int]], list[FixedPair]]:
-        """Neighbours in the files, each pair once: two live ranges (indices into ``rectangles``), and a live range
-        with a fixed occupation."""
+    def _neighbours(self) -> tuple[list[tuple[int, int]], list[FixedPair]]:
         rectangles = self.rectangles
         pairs: dict[tuple[int, int], None] = {}
         beside: dict[tuple[int, int, int], list[int]] = {}
@@ -153,16 +258,20 @@ class Occupancy:
                     if old.owner != new.owner:
                         pairs[min(old.owner, new.owner), max(old.owner, new.owner)] = None
                         if len(pairs) == most:
-                            return [self._overlap(*pair) for pair in pairs]
+                            return self._overlapping(pairs)
                 active.append(new)
-        return [self._overlap(*pair) for pair in pairs]
+        return self._overlapping(pairs)
 
-    def _overlap(self, first: int, second: int) -> Overlap:
+    def _overlapping(self, pairs: Iterable[tuple[int, int]]) -> list[Overlap]:
+        of_owner = self.of_owner()
+        return [self._overlap(first, second, of_owner) for first, second in pairs]
+
+    def _overlap(self, first: int, second: int, of_owner: Mapping[int, list[Rectangle]]) -> Overlap:
         """All lanes of two live ranges that meet."""
         lanes = [0, 0]
         slot = self._problem.slots
-        for a in self.of_owner[first]:
-            for b in self.of_owner[second]:
+        for a in of_owner[first]:
+            for b in of_owner[second]:
                 low, high = max(a.unit, b.unit), min(a.unit + a.high - a.low, b.unit + b.high - b.low)
                 if low < high and a.start < b.end and b.start < a.end:
                     run = (1 << high - low) - 1
@@ -171,7 +280,6 @@ class Occupancy:
                     slot = min(slot, max(a.start, b.start))
         return Overlap(first, second, lanes[0], lanes[1], slot)
 
-    @cached_property
     def of_owner(self) -> dict[int, list[Rectangle]]:
         """Rectangles of each placed live range that is ever live."""
         result: dict[int, list[Rectangle]] = {}
@@ -236,6 +344,15 @@ class Occupancy:
             segments = [(r.start, r.end) for r in file if r.owner != but]
             self._busy_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
         return self._busy_cache[key]
+
+
+def _fixed_segments(problem: AllocationProblem) -> dict[int, tuple[Segment, ...]]:
+    """Fixed occupations of each unit, merged."""
+    result: dict[int, list[Segment]] = {}
+    for occupation in problem.fixed:
+        for unit in occupation.units:
+            result.setdefault(unit, []).extend(occupation.segments)
+    return {unit: merged(segments) for unit, segments in result.items()}
 
 
 def _meets(segments: tuple[Segment, ...], segment: Segment) -> bool:

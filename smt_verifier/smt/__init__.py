@@ -1,14 +1,15 @@
 """Obligations as SMT-LIB2 text, and the solver that discharges them. Nothing else in the project imports z3."""
 
-from smt_verifier.smt.obligation import (
+from smt_verifier.smt.processes import ProcessSolver, default_solver
+from smt_verifier.smt.solver import (
     Obligation,
+    Solver,
     Verdict,
+    Z3Solver,
     conjunction,
     to_smtlib,
     without_sorts,
 )
-from smt_verifier.smt.processes import ProcessSolver, default_solver
-from smt_verifier.smt.solver import Solver, Z3Solver
 
 __all__ = [
     "Obligation",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,6 @@ def load() -> None:
         _library()
 
 
-@cache
 def _library() -> dict[str, Any]:
     library = _loaded()
     functions: dict[str, Any] = {}

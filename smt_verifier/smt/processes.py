@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt.obligation import Obligation, Verdict
+from smt_verifier.smt.solver import Obligation, Verdict
 from smt_verifier.smt.worker import solve
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.worker import Lost, Worker, WorkerFailure
@@ -139,30 +139,38 @@ def default_solver() -> ProcessSolver:
     return ProcessSolver()
 
 
-def replay(text: str, solver: str, *, timeout_s: float, memory_mib: int) -> Verdict:
-    """Ask ``solver`` (a key of ``replay.SOLVERS``) about a whole script.
+class Replayer:
+    """Asks one solver about whole scripts.
 
     Args:
-        text: an SMT-LIB2 script with one ``check-sat``.
-        solver: ``z3``, ``cvc5`` or ``bitwuzla``.
-        timeout_s: seconds of wall time.
-        memory_mib: address space of the worker, in MiB.
-
-    Returns:
-        PROVED for ``unsat``, REFUTED for ``sat``, else UNKNOWN with the reason.
+        solver: ``z3``, ``cvc5`` or ``bitwuzla`` (a key of ``replay.SOLVERS``).
+        memory_mib: address space of a worker, in MiB.
     """
-    question = {"kind": "replay", "solver": solver, "text": text}
-    try:
-        verdict = _replay_pool(solver, memory_mib).ask(question, timeout_s, _replayed)
-    except WorkerFailure as failure:
-        verdict = Verdict(Outcome.UNKNOWN, reason=str(failure))
-    return verdict if verdict.outcome is not Outcome.UNKNOWN else replace(verdict, reason=f"{solver}: {verdict.reason}")
 
+    def __init__(self, solver: str, memory_mib: int) -> None:
+        self.solver = solver
+        self._pool = WorkerPool(memory_mib)
 
-@cache
-def _replay_pool(_solver: str, memory_mib: int) -> WorkerPool:
-    """Workers for each solver: one that a solver wore out is not another's."""
-    return WorkerPool(memory_mib)
+    def ask(self, text: str, timeout_s: float) -> Verdict:
+        """The verdict on an SMT-LIB2 script with one ``check-sat``.
+
+        Args:
+            timeout_s: seconds of wall time.
+
+        Returns:
+            PROVED for ``unsat``, REFUTED for ``sat``, else UNKNOWN with the reason.
+        """
+        question = {"kind": "replay", "solver": self.solver, "text": text}
+        try:
+            verdict = self._pool.ask(question, timeout_s, _replayed)
+        except WorkerFailure as failure:
+            verdict = Verdict(Outcome.UNKNOWN, reason=str(failure))
+        unknown = verdict.outcome is Outcome.UNKNOWN
+        return replace(verdict, reason=f"{self.solver}: {verdict.reason}") if unknown else verdict
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.close()
 
 
 def _verdict(answer: Mapping[str, Any], obligation: Obligation) -> Verdict:

@@ -20,8 +20,7 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.exact import ExactAllocator, ExactResult
 from verilocc_mlir.allocators.exact.bound import PackingModel, counted_bound, shared_bound
-from verilocc_mlir.allocators.exact.frame import Layout
-from verilocc_mlir.allocators.exact.solver import Budget
+from verilocc_mlir.allocators.exact.frame import Budget, Layout
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, BankBudget, FixedOccupation
 

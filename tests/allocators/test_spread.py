@@ -18,7 +18,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
-from verilocc_mlir.allocators.exact.solver import available
+from verilocc_mlir.allocators.exact.frame import available
 from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.packing import Packing
 from verilocc_mlir.allocators.protocol import Allocator

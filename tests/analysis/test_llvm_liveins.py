@@ -23,8 +23,7 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import lane_liveness
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask
-from verilocc_mlir.target.registers import physical_register, unit_name
+from verilocc_mlir.target.registers import lane_list, llvm_lane_mask, physical_register, unit_name
 
 
 def _listed(post: MachineFunction, block: int, scalar: bool) -> set[int]:

@@ -21,8 +21,8 @@ from smt_verifier.artefacts import RecordingSolver, file_name, rows_digest, sha2
 from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from smt_verifier.recheck import recheck
-from smt_verifier.smt.processes import replay
-from smt_verifier.smt.replay import installed
+from smt_verifier.smt.processes import Replayer
+from smt_verifier.smt.worker import installed
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
@@ -66,9 +66,9 @@ def test_a_limit_is_unknown_not_a_verdict() -> None:
     hard = "(set-logic QF_NIA)(declare-const x Int)(declare-const y Int)(declare-const z Int)" + (
         "(assert (and (> x 2) (> y 2) (> z 2) (= (+ (* x x x) (* y y y)) (* z z z))))(check-sat)"
     )
-    assert replay(hard, "z3", timeout_s=2, memory_mib=2048).outcome is Outcome.UNKNOWN
-    assert replay("(check-sat", "z3", timeout_s=20, memory_mib=2048).outcome is Outcome.UNKNOWN
-    assert replay("(check-sat)", "z3", timeout_s=20, memory_mib=16).outcome is Outcome.UNKNOWN
+    assert Replayer("z3", 2048).ask(hard, 2).outcome is Outcome.UNKNOWN
+    assert Replayer("z3", 2048).ask("(check-sat", 20).outcome is Outcome.UNKNOWN
+    assert Replayer("z3", 16).ask("(check-sat)", 20).outcome is Outcome.UNKNOWN
 
 
 def test_command_line_writes_and_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,7 @@ from smt_verifier.audit import audit, check_calls, may_write
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.callingconv import calls_in, kept_for_callers, regmask
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
 

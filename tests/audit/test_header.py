@@ -8,9 +8,9 @@ from support import REPOSITORY
 from smt_verifier.audit import audit
 from smt_verifier.audit.core.fields import header_fields, row_fields
 from smt_verifier.audit.core.header import MAY_CHANGE
-from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.semantics import spill_slot
 from smt_verifier.audit.core.spills import memory_operand
+from smt_verifier.audit.core.wellformed import module_difference
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir

@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 from support import TEST_DATA
 
-from smt_verifier.audit.core.inactive import REVIEWED, Reach, exec_unclear, ignores_exec, reach, reads_inactive_lanes
-from smt_verifier.audit.core.semantics import result_depends_on_exec
+from smt_verifier.audit.core.opcodes import REVIEWED, Reach, facts, reach
+from smt_verifier.audit.core.semantics import exec_unclear
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes
 
@@ -36,7 +36,7 @@ def test_each_entry_matches_the_opcodes_that_were_reviewed() -> None:
 
 
 def test_the_opcodes_whose_result_depends_on_the_active_threads_were_reviewed() -> None:
-    asking = {re.sub(r"\d+", "#", o) for o in opcodes() if result_depends_on_exec(o) and not _OF_ONE_GPU.search(o)}
+    asking = {re.sub(r"\d+", "#", o) for o in opcodes() if facts(o).asks_exec and not _OF_ONE_GPU.search(o)}
     assert "".join(f"{name}\n" for name in sorted(asking)) == PINNED_EXEC.read_text()
 
 
@@ -73,9 +73,9 @@ def test_a_convergent_vector_instruction_that_is_not_reviewed_reads_inactive_thr
     ],
 )
 def test_what_an_opcode_does_in_threads_that_are_not_active(opcode: str, expected: Reach | None) -> None:
-    assert reach(opcode) is expected
-    assert ignores_exec(opcode) is (expected is Reach.WRITES)
-    assert reads_inactive_lanes(opcode) is (expected in (Reach.READS, Reach.WRITES))
+    assert facts(opcode).reach is expected
+    assert facts(opcode).ignores_exec is (expected is Reach.WRITES)
+    assert facts(opcode).reads_inactive_lanes is (expected in (Reach.READS, Reach.WRITES))
 
 
 @pytest.mark.parametrize(

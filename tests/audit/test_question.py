@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from smt_verifier.audit.core.check import Question
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.question import Question
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.state import Expression
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import default_solver
 

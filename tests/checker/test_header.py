@@ -8,7 +8,7 @@ from checker_support import AFTER, BEFORE, SMALL
 
 from smt_verifier.audit.core import header as audited
 from smt_verifier.audit.core.brackets import without_brackets
-from smt_verifier.audit.core.numbering import with_numbers_of
+from smt_verifier.audit.core.fields import with_numbers_of
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.model import Function
 from smt_verifier.checker.objects import renumbered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from checker_support import stored_texts
 
-from smt_verifier.audit.core.module import module_difference
+from smt_verifier.audit.core.wellformed import module_difference
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.text import read

@@ -12,15 +12,16 @@ import pytest
 from support import REPOSITORY, long
 from target_oracles import register_tables
 
-from smt_verifier.audit.core import active, inactive, masks, partial, rules, semantics
+from smt_verifier.audit.core import opcodes as opcode_facts
+from smt_verifier.audit.core import rules, semantics
+from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.checker.tables import OperandRow, RegisterClass, Tables, tables
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target import registers
 from verilocc_mlir.target.callingconv import REGMASKS, regmask
 from verilocc_mlir.target.classes import register_class
 from verilocc_mlir.target.instructions import InstructionDescription, instruction, opcodes
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.registers import lane_list, physical_register, subregister_lanes
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import TARGETS
 
@@ -123,48 +124,49 @@ def test_llvms_properties_are_traits() -> None:
         assert opcode.traits & kept == table.properties & kept, name
         for flag, trait in (("VALU", "valu"), ("SALU", "salu"), ("DPP", "dpp"), ("TiedSourceNotRead", "tied-not-read")):
             assert (trait in opcode.traits) is (flag in table.format), (name, trait)
-        assert ("may-raise" in opcode.traits) is semantics.may_raise(name), name
+        assert ("may-raise" in opcode.traits) is facts(name).may_raise, name
 
 
 def test_traits_of_every_opcode_are_the_reviewed_lists() -> None:
     for name in OPCODES:
         opcode = tables().opcode(name)
         assert opcode is not None
-        traits, reach = opcode.traits, inactive.reach(name)
+        traits, known = opcode.traits, facts(name)
+        reach = known.reach
         assert opcode.value("reach") == ("" if reach is None else reach.name.lower()), name
-        assert ("pure" in traits) is semantics.is_pure_opcode(name), name
-        assert ("pure-exec" in traits) is semantics.result_depends_on_exec(name), name
-        assert ("indirect" in traits) is bool(semantics._HIDDEN_INPUT.match(name)), name
-        assert ("scalar-load" in traits) is semantics.is_scalar_load(name), name
-        assert ("returns" in traits) is semantics.is_return(name), name
-        assert ("packed-f32" in traits or "mixed" in traits) is partial.is_packed(name), name
-        assert ("wide-mad" in traits) is partial.is_wide_mad(name), name
-        assert ("lane-operand=1" in traits) is active.takes_lane(name), name
-        assert ("no-code" in traits) is (name in semantics.NO_CODE), name
-        assert ("debug" in traits) is (name in semantics.DEBUG), name
-        assert ("asm" in traits) is (name in semantics.INLINE_ASSEMBLY), name
+        assert ("pure" in traits) is known.is_pure, name
+        assert ("pure-exec" in traits) is known.asks_exec, name
+        assert ("indirect" in traits) is bool(opcode_facts.HIDDEN_INPUT.match(name)), name
+        assert ("scalar-load" in traits) is known.loads_scalars, name
+        assert ("returns" in traits) is known.returns, name
+        assert ("packed-f32" in traits or "mixed" in traits) is (known.is_packed or known.is_mixed), name
+        assert ("wide-mad" in traits) is known.is_wide_mad, name
+        assert ("lane-operand=1" in traits) is known.takes_lane, name
+        assert ("no-code" in traits) is (name in opcode_facts.NO_CODE), name
+        assert ("debug" in traits) is (name in opcode_facts.DEBUG), name
+        assert ("asm" in traits) is (name in opcode_facts.INLINE_ASSEMBLY), name
         assert ("copy" in traits, "wwm-copy" in traits) == (name == "COPY", name == "WWM_COPY"), name
-        lane_moves = (semantics.LANE_SAVE, semantics.LANE_RESTORE)
+        lane_moves = (opcode_facts.LANE_SAVE, opcode_facts.LANE_RESTORE)
         assert ("lane-save" in traits, "lane-restore" in traits) == tuple(name == m for m in lane_moves), name
-        assert (opcode.value("canon") or name) == semantics.canonical_opcode(name), name
-        assert opcode.numbers("blend") == tuple(semantics.BLENDS.get(name, ())), name
+        assert (opcode.value("canon") or name) == known.canonical, name
+        assert opcode.numbers("blend") == tuple(opcode_facts.BLENDS.get(name, ())), name
         matrices = semantics.reads_matrices(name) and name != LOADS_SCALES
         assert (opcode.value("file") != "") is matrices, name
-        spill = semantics.spill(name)
+        spill = known.spill
         found = opcode.value("spill").split(",") if "spill" in opcode.values else None
         assert found == (None if spill is None else [spill[0], str(spill[1]), "save" if spill[2] else "restore"]), name
 
 
 def test_masks_of_every_opcode_are_the_reviewed_lists() -> None:
     for name in OPCODES:
-        opcode, form = tables().opcode(name), masks._form(name)
+        opcode, form = tables().opcode(name), facts(name).mask
         assert opcode is not None
         traits = opcode.traits
         assert (opcode.value("mask"), opcode.value("save")) == (form.binary, form.save), name
         assert ("mask-move" in traits) is form.moves, name
         assert ("compare" in traits) is form.compares, name
         assert ("first-bit" in traits) is form.finds_first_bit, name
-        assert ("compare-equal" in traits) is bool(masks._COMPARE_EQUAL.match(name)), name
+        assert ("compare-equal" in traits) is form.compares_equal, name
         assert ("cmpx" in traits) is name.startswith("V_CMPX_"), name
         assert ("bracket-open" in traits) is (name in ("S_OR_SAVEEXEC_B32", "S_OR_SAVEEXEC_B64")), name
         assert ("enter-wwm" in traits) is (name == "ENTER_STRICT_WWM"), name
@@ -377,7 +379,7 @@ def test_words_of_assembly_are_those_of_today() -> None:
             for word, unless in tables().assembly
             for k in range(len(lower))
         )
-        assert own is bool(inactive._ASSEMBLY.search(f'INLINEASM &"{text}", 1')), text
+        assert own is bool(opcode_facts._ASSEMBLY.search(f'INLINEASM &"{text}", 1')), text
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import chosen_allocators
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.results.documents.compile import schema
+from verilocc_mlir.results.compile_document import schema
 from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.target.targets import TARGETS
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 
 jsonschema = pytest.importorskip("jsonschema")
 

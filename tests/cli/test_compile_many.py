@@ -19,9 +19,9 @@ from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.pipeline.batch.run import JOURNAL_NAME
 from verilocc_mlir.results.batch import schema
-from verilocc_mlir.results.documents.compile import schema as compile_schema
+from verilocc_mlir.results.compile_document import schema as compile_schema
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.metadata import read_code_object
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -16,7 +16,7 @@ from support import REPOSITORY, TEST_DATA, few, llc
 from verilocc_mlir.cli.gate import gate_command
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
+from verilocc_mlir.pipeline.gate import compare, read_tolerances
 from verilocc_mlir.results.gate import Kernel, Status, from_json, schema
 
 SARIF_SCHEMA = json.loads((TEST_DATA / "report" / "sarif-2.1.0-rtm.5.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 from support import cpu_of, few, kernel_paths, llc, pre_ra, run_llc
 
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.results.documents.cost import schema
+from verilocc_mlir.results.cost_document import schema
 
 GEMM = {cpu_of(p): p for p in kernel_paths() if p.name.startswith("gemm_mma_lds.") and p.name.endswith(".opt.ll")}
 CPUS = sorted(GEMM)

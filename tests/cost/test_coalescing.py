@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from support import run_llc
 
-from verilocc_mlir.cost.accesses import coalescing_slowdown, scattered
+from verilocc_mlir.cost.accesses import Lanes, State, coalescing_slowdown, scattered, step, work_item_ids
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import decode
-from verilocc_mlir.cost.lanes import Lanes, State, step, work_item_ids
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.target.targets import target
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from support import run_llc
 
-from verilocc_mlir.cost.accesses import slowdown
+from verilocc_mlir.cost.accesses import Lanes, State, constant, either, slowdown, step, work_item_ids
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import decode
-from verilocc_mlir.cost.lanes import Lanes, State, constant, either, step, work_item_ids
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, cost_of_function
 from verilocc_mlir.target.targets import target
 

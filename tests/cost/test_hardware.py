@@ -1,8 +1,8 @@
 """The total's formula against measured configurations: counts in, order out. No code is compiled or costed here.
 
 The rows are those of ``benchmarks/hardware.py``: what the model counted in a configuration's code, and its measured
-time (public data of Kernel Tuner's benchmark hub, MIT licence). A change of ``cost/total.py`` or of the error bars that
-makes the order worse fails here.
+time (public data of Kernel Tuner's benchmark hub, MIT licence). A change of ``cost/unhidden.py`` or of the error bars
+that makes the order worse fails here.
 """
 
 from __future__ import annotations

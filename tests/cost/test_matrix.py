@@ -13,8 +13,8 @@ from support import few, llc, run_llc
 
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import Instruction, Kind
-from verilocc_mlir.cost.matrix import VALU_BEFORE_MFMA, Mfma, Use, mfma, wait_states, wmma_cycles
 from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.cost.simulate import VALU_BEFORE_MFMA, Mfma, Use, mfma, wait_states, wmma_cycles
 from verilocc_mlir.target.targets import target
 
 

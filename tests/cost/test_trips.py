@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import cpu_of, few, kernel_paths, llc, run_llc
 
-from verilocc_mlir.cost.flow import DEFAULT_TRIPS
+from verilocc_mlir.cost.counting import DEFAULT_TRIPS
 from verilocc_mlir.cost.model import LoopTrips, cost_of_assembly
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.target.targets import TARGETS, target

@@ -22,7 +22,7 @@ from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.audit import RULE_TEXTS
 from verilocc_mlir.target.targets import TARGETS, target
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 
 EXAMPLES = REPOSITORY / "examples" / "extend"
 PAGE = REPOSITORY / "docs" / "extend" / "index.md"

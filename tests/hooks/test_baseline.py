@@ -19,7 +19,7 @@ from verilocc_mlir.pipeline.options import member
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain import ToolchainChoice
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 
 _ADD = b"""target triple = "amdgcn-amd-amdhsa"
 define amdgpu_kernel void @add(ptr addrspace(1) %p, i32 %n) {

@@ -22,12 +22,11 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks import iree as hook
 from verilocc_mlir.hooks.iree import compile_mlir, interface_differences
-from verilocc_mlir.hooks.iree_cache import accounted
 from verilocc_mlir.hooks.iree_compiler import VARIABLE, IreeCompiler, dump_flags, find_iree_compile, read_dispatches
-from verilocc_mlir.hooks.iree_result import IreeResult
+from verilocc_mlir.hooks.iree_result import IreeResult, accounted
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 
 pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed (Python 3.11 on Linux x86-64 has it)")
 

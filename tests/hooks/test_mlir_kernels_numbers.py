@@ -10,7 +10,7 @@ from mlir_support import lowering_bindings, small
 from support import long
 
 from examples.mlir_kernels import KINDS, TARGETS, Attention, Config, Gemm, instructions, sample
-from verilocc_mlir.hooks.mlir_bindings import Bindings
+from verilocc_mlir.hooks.mlir_pipeline import Bindings
 
 np = pytest.importorskip("numpy")
 interpreter = pytest.importorskip("mlir_interpreter")

@@ -11,16 +11,18 @@ from toolchain_support import tools
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
-from verilocc_mlir.hooks.device_math import (
+from verilocc_mlir.hooks.mlir_compile import (
     SELECTED,
     UNSELECTED,
     VARIABLE,
+    IrOptions,
+    compile_ir,
     external_calls,
     find_device_libraries,
+    prepare,
     rename_math,
     unselected_intrinsics,
 )
-from verilocc_mlir.hooks.mlir_compile import IrOptions, compile_ir, prepare
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.toolchain.run import run_tool
 

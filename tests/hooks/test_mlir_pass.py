@@ -16,12 +16,18 @@ from support import REPOSITORY, few, llc, long
 
 from verilocc_mlir.crew.copied import Ended, call_isolated
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
-from verilocc_mlir.hooks.mlir_pipeline import AllocatePass, PassOptions, parse_options, parse_pipeline, split_elements
+from verilocc_mlir.hooks.mlir_pipeline import (
+    AllocatePass,
+    Bindings,
+    MissingBindingsError,
+    PassOptions,
+    parse_options,
+    parse_pipeline,
+    split_elements,
+)
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.processors import PROCESSORS
-from verilocc_mlir.toolchain.descriptor import parse_descriptors
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import parse_descriptors, read_code_object
 
 HOST = """
 module attributes {gpu.container_module} {
@@ -337,7 +343,7 @@ for name in ("torch_mlir", "mlir", "iree", "iree.compiler"):
     sys.modules[name] = None
 import verilocc_mlir.hooks.mlir_pipeline, verilocc_mlir.hooks.mlir_pipeline
 from verilocc_mlir.crew.copied import Ended, call_isolated
-from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
+from verilocc_mlir.hooks.mlir_pipeline import Bindings, MissingBindingsError
 try:
     Bindings.find()
 except MissingBindingsError as error:

@@ -30,8 +30,11 @@ from verilocc_mlir.hooks import triton as hook  # noqa: E402
 from verilocc_mlir.hooks.triton import stages as hook_stages  # noqa: E402
 from verilocc_mlir.pipeline.options import with_options  # noqa: E402
 from verilocc_mlir.problem.model import AllocationProblem, Proposal  # noqa: E402
-from verilocc_mlir.toolchain.descriptor import Cause  # noqa: E402
-from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object  # noqa: E402
+from verilocc_mlir.toolchain.descriptor import (  # noqa: E402
+    Cause,
+    compare_metadata,
+    read_code_object,
+)
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 backends = importlib.import_module("triton.backends.compiler")

@@ -11,7 +11,7 @@ from measure_support import gemm
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.measure.arguments import Element, arguments_of, bind, filling, interface_of, kernarg, words_of
-from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
+from verilocc_mlir.toolchain.descriptor import KernelMetadata, read_code_object
 
 
 def test_floats_lie_between_minus_one_and_one() -> None:

@@ -17,11 +17,11 @@ from verilocc_model.decoding import FirstFit, OutOfTime, RandomChoice, Sampling,
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table, price_of
-from verilocc_model.encoding.vocabulary import Domain, words
+from verilocc_model.encoding.vocabulary import VOCABULARY, Domain
 
 
 def hashed() -> Hashed:
-    known = words()
+    known = VOCABULARY
     prior = np.zeros(len(known.words), np.float32)
     for word in ("=first", "=hint", "=top", "join", "apart"):
         prior[known.ids[word]] = 2.0

@@ -19,7 +19,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import Turn, Window, cells_of, explained_turns, sure_windows, windows_of
 from verilocc_model.encoding.table import Price, Table, price_of
-from verilocc_model.encoding.vocabulary import FIRST, HINT, JOIN, words
+from verilocc_model.encoding.vocabulary import FIRST, HINT, JOIN, VOCABULARY
 
 KERNELS: list[tuple[str, Phase]] = [
     ("gemm_mma_lds.gfx942", "sgpr"),
@@ -105,7 +105,7 @@ def test_every_window_begins_with_the_header_and_fits() -> None:
     assert len(windows) > 3
     for window in windows:
         assert len(window.tokens) <= 512
-        assert words().words[window.tokens[0]] == "<begin>"
+        assert VOCABULARY.words[window.tokens[0]] == "<begin>"
         assert window.answers
 
 
@@ -126,7 +126,7 @@ def heard_alone(table: Table, windows: list[Window], refuted: tuple[int, ...] = 
     episode = Episode(table, mask=False, lookahead=False, refuted=refuted)
     for window in windows:
         for answer in window.answers:
-            assert episode.answer(words().words[window.tokens[answer]])
+            assert episode.answer(VOCABULARY.words[window.tokens[answer]])
     assert episode.stage == "done"
     return episode
 
@@ -137,7 +137,7 @@ def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phas
     form = canonical(problem)
     table = Table(form.problem)
     windows = sure_windows(table)
-    assert all(words().words[w.tokens[1]] == "alone" for w in windows)
+    assert all(VOCABULARY.words[w.tokens[1]] == "alone" for w in windows)
     registers = form.restored(heard_alone(table, windows).registers())
     assert not violations(problem, Proposal(PROBLEM_VERSION, "alone", registers))
     # After a refutation the prompt says how many registers did not do, and the answer takes more.
@@ -145,7 +145,7 @@ def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phas
     last = len(table.grants) - 1
     refuted = (min(int(plan[1][5:]), last),)
     again = sure_windows(table, refuted=refuted)
-    first = words().decode(again[0].tokens)
+    first = VOCABULARY.decode(again[0].tokens)
     assert f"refuted grant{refuted[0]}" in " ".join(first)
     assert int(plan_of(again)[1][5:]) == min(Episode(table, lookahead=False, refuted=refuted).ample(0), last)
     assert int(plan_of(again)[1][5:]) > refuted[0] or refuted[0] == last
@@ -194,7 +194,7 @@ def placed(episode: Episode) -> bool:
 
 def plan_of(windows: list[Window]) -> list[str]:
     """Order, grant and split that were answered."""
-    said = [words().words[w.tokens[a]] for w in windows for a in w.answers]
+    said = [VOCABULARY.words[w.tokens[a]] for w in windows for a in w.answers]
     return [word for word in said if word.startswith(("order", "grant", "split"))]
 
 

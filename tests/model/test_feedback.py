@@ -21,7 +21,7 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import ExitCode, InputError
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.card import read_card
 from verilocc_model.decoding import RandomChoice, decode
@@ -29,7 +29,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Price, Table, price_of
-from verilocc_model.encoding.vocabulary import words
+from verilocc_model.encoding.vocabulary import VOCABULARY
 from verilocc_model.training import entries as written
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import entries, write_file
@@ -124,7 +124,7 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
         assert one == refutation_of(asked.problem, one.proposal, said)
         assert one.moves
     windows = encoded(entry, 1024, None)
-    prompts = [words().decode(w.tokens) for w in windows]
+    prompts = [VOCABULARY.decode(w.tokens) for w in windows]
     # What must move is asked about, and the whole.
     assert len([p for p in prompts if "planning" in p]) == 2 * len(asked.refuted)
     assert all("refuted" in p for p in prompts if "planning" in p)
@@ -168,9 +168,9 @@ def test_preferences_are_between_proved_assignments_and_trained_on(trained: Path
     windows = encoded(entry, 1024, tmp_path / "cache")
     assert encoded(entry, 1024, tmp_path / "cache") == windows
     for window, one in zip(windows, asked.preferences, strict=True):
-        assert words().decode(window.tokens)[-1] == one.chosen
+        assert VOCABULARY.decode(window.tokens)[-1] == one.chosen
         assert window.answers == (len(window.tokens) - 1,)
-        assert words().words[window.rejected] == one.rejected
+        assert VOCABULARY.words[window.rejected] == one.rejected
     assert plans(windows, 3, 0) == []
 
     # The model is moved towards them, and away from where it began no further than that.

@@ -17,9 +17,8 @@ from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.candidates import SLOTS, Answer, candidate_costs
-from verilocc_mlir.pipeline.plan_rules import balanced_plans, has_promise
 from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
-from verilocc_mlir.pipeline.plans import planned
+from verilocc_mlir.pipeline.plans import balanced_plans, has_promise, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.ir_compat import with_attributes
 from verilocc_model.corpus.ir import ir

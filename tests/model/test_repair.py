@@ -14,7 +14,7 @@ from support import few
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import Refutation, Regenerating, allocator
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.target.registers import physical_register

@@ -19,7 +19,7 @@ from smt_verifier.prove import prove
 from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator, registry
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
@@ -31,7 +31,7 @@ from verilocc_model.decoding import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Price, Table
-from verilocc_model.encoding.vocabulary import words
+from verilocc_model.encoding.vocabulary import VOCABULARY
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, pass_at, summary
 from verilocc_model.repair import guidance_of
 from verilocc_model.training.config import load_config
@@ -275,7 +275,7 @@ def test_a_second_attempt_is_told_what_was_refuted() -> None:
 
         def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
             scores = super().extend(tokens, positions)
-            scores[:, words().ids["x7"]] = 100.0
+            scores[:, VOCABULARY.ids["x7"]] = 100.0
             return scores
 
     config = EvalConfig(modes=("unmasked",), policies=("model",), feedback=True)
@@ -292,7 +292,7 @@ def test_plans_are_shown_again_and_alone_with_other_grants(tmp_path: Path) -> No
     write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
     (entry,) = entries([tmp_path], 0.0)
     found = encoded(entry, 1024, None)
-    shown = [words().decode(w.tokens) for w in plans(found, 3, 0)]
+    shown = [VOCABULARY.decode(w.tokens) for w in plans(found, 3, 0)]
     (looking,) = [w for w in shown[:2] if w[1] != "alone"]
     (alone,) = [w for w in shown[:2] if w[1] == "alone"]
     assert [w for w in shown if w[1] != "alone"] == [looking] * 3

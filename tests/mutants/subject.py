@@ -20,14 +20,15 @@ from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, Mi
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_function
 from verilocc_mlir.target.classes import RegisterClass, register_class
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import (
     AGPR_BASE,
     SGPR_BASE,
     VGPR_BASE,
     Bank,
     PhysicalRegister,
+    lane_list,
     physical_register,
+    subregister_lanes,
     tuple_name,
 )
 from verilocc_mlir.target.reserved import Allocatable, allocatable

@@ -36,8 +36,14 @@ from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.classes import register_class
-from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
+from verilocc_mlir.target.registers import (
+    SGPR_BASE,
+    lane_list,
+    llvm_lane_mask,
+    physical_register,
+    subregister_lanes,
+    unit_name,
+)
 
 VIRTUAL = 1 << 20
 STACK = 1 << 40

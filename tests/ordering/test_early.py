@@ -19,8 +19,7 @@ from verilocc_mlir.ordering.dependences import items_of
 from verilocc_mlir.ordering.early import Accesses, Room, strain
 from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.plan_rules import ordered_plans
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, Plan, Planned, planned
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, Plan, Planned, ordered_plans, planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.spilling.relieve import most_too_many

@@ -17,7 +17,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.ordering import schedule
 from verilocc_mlir.ordering.dependences import items_of
-from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order, ordered, scheduled
+from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order, ordered, pace_of, scheduled
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import Target, target
@@ -170,7 +170,9 @@ def test_what_waits_for_memory_stands_behind_what_need_not_wait() -> None:
         "$vgpr6 = V_ADD_U32_e32 $vgpr5, $vgpr3, implicit $exec",
     ]
     function = parse_mir(BODY.format("\n".join(f"    {line}" for line in lines))).functions[0]
-    order = scheduled(items_of(function.blocks[0].instructions), target("gfx942"), loops=False)
+    order = scheduled(
+        items_of(function.blocks[0].instructions), pace_of(function.opcodes, target("gfx942")), loops=False
+    )
     assert order[-1] == 5
     places = {of: at for at, of in enumerate(order)}
     assert places[3] < places[1] < places[4]

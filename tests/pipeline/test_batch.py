@@ -28,7 +28,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
-from verilocc_mlir.results.documents.compile import to_data
+from verilocc_mlir.results.compile_document import to_data
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 

@@ -37,8 +37,7 @@ from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.rewrite import arguments
-from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.callingconv import callee_saved, calls_in, kept_for_callers, regmask
 from verilocc_mlir.target.frame import file_units
 from verilocc_mlir.target.registers import Bank, unit_bank
 from verilocc_mlir.target.targets import target

@@ -12,7 +12,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, run_tool
 
 KERNEL = """

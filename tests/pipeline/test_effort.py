@@ -24,7 +24,8 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline import phase as phase_module
-from verilocc_mlir.pipeline import plan_rules, portfolio, runs
+from verilocc_mlir.pipeline import plans as plan_rules
+from verilocc_mlir.pipeline import portfolio, runs
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, variants
@@ -32,7 +33,7 @@ from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.results.documents.compile import schema
+from verilocc_mlir.results.compile_document import schema
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
 

@@ -13,7 +13,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.run import MAX_STDERR_BYTES, ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase
 from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions

@@ -17,8 +17,8 @@ from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 CPU = "gfx942"

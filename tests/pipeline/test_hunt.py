@@ -11,7 +11,7 @@ from audit_support import LLVM_FAULTS
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.hunt.reduce import minimise, reduce_mir
 from verilocc_mlir.pipeline.hunt.run import VARIANTS, chosen_variants
-from verilocc_mlir.pipeline.hunt.work import failure, plain, shape
+from verilocc_mlir.pipeline.hunt.worker import failure, plain, shape
 from verilocc_mlir.results.hunt import Case, Kind, Row, Suspect, Variant, data_of, group, row_from_data
 from verilocc_mlir.toolchain.ir_compat import with_attributes
 from verilocc_mlir.toolchain.run import ToolFailure

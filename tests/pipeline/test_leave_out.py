@@ -14,8 +14,8 @@ from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.guard import anything_left, rest_without, with_callers
 from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import trapped, traps_apart
 
 TRAPS = TEST_DATA / "inputs" / "lds_address_in_function.ll"

@@ -321,7 +321,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
     look("pipeline.portfolio.stated", lambda given, *_: _seen.stated.append(given.settings))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
-    look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
+    look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
 
     look("toolchain.staged.driver_of", lambda tools: _seen.drivers.add(type(tools).__name__))
 

@@ -12,7 +12,7 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
+from verilocc_mlir.toolchain.descriptor import compare_metadata, read_code_object
 
 GEMM = DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll"
 

@@ -23,8 +23,17 @@ from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
-from verilocc_mlir.pipeline.plan_rules import extra_plan, plans_of, promise, tightest
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
+from verilocc_mlir.pipeline.plans import (
+    BY_NAME,
+    DEFAULT,
+    PLANS,
+    Planned,
+    extra_plan,
+    planned,
+    plans_of,
+    promise,
+    tightest,
+)
 from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render

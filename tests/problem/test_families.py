@@ -8,7 +8,7 @@ import pytest
 from support import kernel_paths, pre_ra
 
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.families import FAMILIES, opcode_family
+from verilocc_mlir.problem.preferences import FAMILIES, opcode_family
 
 
 @pytest.mark.parametrize(

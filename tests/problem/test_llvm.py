@@ -17,8 +17,7 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Segment
-from verilocc_mlir.target.lanes import lane_list
-from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_name
+from verilocc_mlir.target.registers import BANK_BASE, Bank, lane_list, physical_register, unit_name
 from verilocc_mlir.target.targets import target
 
 

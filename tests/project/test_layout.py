@@ -68,7 +68,7 @@ def test_where_llc_stops_is_spelt_once() -> None:
     packages = ("verilocc_mlir", "smt_verifier", "model/verilocc_model", "scripts")
     files = [path for package in packages for path in (REPOSITORY / package).rglob("*.py")]
     times = {str(path.relative_to(REPOSITORY)): path.read_text().count(flag) for path in files}
-    assert {path: count for path, count in times.items() if count} == {"verilocc_mlir/mir/stages.py": 1}
+    assert {path: count for path, count in times.items() if count} == {"verilocc_mlir/mir/model.py": 1}
 
 
 def test_facts_of_gpus_stand_in_target_alone() -> None:

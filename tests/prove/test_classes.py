@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import live_of, problem_of
 
-from smt_verifier.prove.facts import class_intervals, unit_mask
+from smt_verifier.prove.occupancy import class_places, unit_mask
 from verilocc_mlir.target.classes import contains, register_class
 from verilocc_mlir.target.registers import SPECIAL_BASE, Bank, physical_register, tuple_name
 
@@ -32,7 +32,7 @@ def registers(lanes: int) -> list[str]:
 def test_members_are_those_of_the_class(name: str) -> None:
     live_range = problem_of(live_of(name)).ranges[0]
     cls = register_class(name)
-    intervals = class_intervals(name, live_range.banks, live_range.limit)
+    intervals = class_places(name, live_range.banks, live_range.limit).intervals
     for register in map(physical_register, registers(cls.lanes)):
         first, end = register.units[0], register.units[-1] + 1
         aligned = first >= SPECIAL_BASE or first & unit_mask(live_range) == 0

@@ -21,8 +21,7 @@ from smt_verifier.prove import Diagnosis, Relocation, diagnose, prove
 from smt_verifier.prove.diagnosis import Blocked, lanes_text, point
 from smt_verifier.prove.forms import to_json, to_text
 from verilocc_mlir.problem.model import AllocationProblem, FixedOccupation, Proposal
-from verilocc_mlir.target.lanes import subregister_lanes
-from verilocc_mlir.target.registers import physical_register, tuple_name
+from verilocc_mlir.target.registers import physical_register, subregister_lanes, tuple_name
 
 WHOLE = 0b11
 

@@ -21,8 +21,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import audit_texts
 from verilocc_mlir.report.audit import RULE_TEXTS, to_html, to_text
 from verilocc_mlir.report.sarif import audit_sarif, audit_sarif_data
-from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
-from verilocc_mlir.results.documents.audit import schema, to_data, to_json
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing, schema, to_data, to_json
 from verilocc_mlir.target.targets import target
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -21,7 +21,7 @@ from verilocc_mlir.results.compile import (
     Resources,
     TimedStep,
 )
-from verilocc_mlir.results.documents.compile import schema, to_data, to_json
+from verilocc_mlir.results.compile_document import schema, to_data, to_json
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -42,8 +42,8 @@ from support import REPOSITORY
 from verilocc.v1 import batch_service_pb2 as batching
 from verilocc.v1 import batch_service_pb2_grpc as batch_grpc
 from verilocc.v1 import verdict_pb2
-from verilocc_mlir.service import batch_book
-from verilocc_mlir.service.batch_book import Book
+from verilocc_mlir.service import batches
+from verilocc_mlir.service.batches import Book
 from verilocc_mlir.service.status import ServiceError
 
 OK = 'verilocc_requests_total{code="OK",method="Batch",reason=""}'
@@ -306,11 +306,11 @@ def test_limits_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ServiceError, match="BATCHES_FULL"):
         book.add("me", "old", "y", b"2" * 600)
     book.add("you", "old", "y", b"2" * 600)
-    monkeypatch.setattr(batch_book, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(batches, "MOST_REQUESTS", 2)
     book.add("me", "old", "y", b"2")
     with pytest.raises(ServiceError, match="BATCHES_FULL"):
         book.add("me", "old", "z", b"3")
-    now += batch_book.KEEP_SECONDS + 1
+    now += batches.KEEP_SECONDS + 1
     book.add("me", "new", "x", b"1" * 600)
     with pytest.raises(ServiceError, match="UNKNOWN_BATCH"):
         book.batch("me", "old")

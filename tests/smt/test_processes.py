@@ -17,7 +17,7 @@ from support import HEARING, REPOSITORY, few, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver
-from smt_verifier.smt.processes import WorkerPool, replay
+from smt_verifier.smt.processes import Replayer, WorkerPool
 from verilocc_mlir.crew import worker as pool
 from verilocc_mlir.crew.worker import WorkerFailure
 
@@ -280,6 +280,6 @@ def test_the_worker_does_not_import_from_the_current_directory(tmp_path: Path) -
 
 
 def test_replay_says_which_solver_failed() -> None:
-    found = replay("(check-sat", "z3", timeout_s=20, memory_mib=1024)
+    found = Replayer("z3", 1024).ask("(check-sat", 20)
     assert found.outcome is Outcome.UNKNOWN
     assert found.reason.startswith("z3: ")

@@ -7,7 +7,7 @@ from support import run_llc
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.target.lanes import full_lanes, lane_list, llvm_lane_mask, subregister_lanes
+from verilocc_mlir.target.registers import full_lanes, lane_list, llvm_lane_mask, subregister_lanes
 
 PARTLY_LIVE = """--- |
   target triple = "amdgcn-amd-amdhsa"

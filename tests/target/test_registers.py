@@ -6,13 +6,15 @@ import pytest
 from target_oracles import register_tables
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.target.lanes import full_lanes, lane_list, subregister_lanes
 from verilocc_mlir.target.registers import (
     NULL_REGISTERS,
     Bank,
     compose,
+    full_lanes,
+    lane_list,
     physical_register,
     register_of_units,
+    subregister_lanes,
     tuple_name,
     unit_bank,
     unit_name,

@@ -14,10 +14,9 @@ from toolchain_support import DATA, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.toolchain.checked import check_object
-from verilocc_mlir.toolchain.descriptor import parse_descriptors
+from verilocc_mlir.toolchain.descriptor import parse_descriptors, read_code_object
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import convert_line, downgrade, encode_decimal, to_pre_ra
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.staged import LlvmPhase
 
 WIDTH = {"half": 16, "bfloat": 16, "float": 32, "double": 64}

@@ -20,13 +20,14 @@ from verilocc_mlir.toolchain.descriptor import (
     Cause,
     FieldDifference,
     compare,
+    compare_metadata,
     decode,
     generation,
     parse_descriptors,
+    read_code_object,
     set_field,
 )
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 from verilocc_mlir.toolchain.run import run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase
 

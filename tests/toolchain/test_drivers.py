@@ -30,11 +30,11 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain import TOOLCHAIN_VARIABLE, ToolchainChoice, choose, find
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.drivers.triton import without_marks
 from verilocc_mlir.toolchain.find import LlvmTools
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import reads_mmra, same_but_waits, with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, goes_on_as_it_is

@@ -11,10 +11,10 @@ from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.checked import check_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.inputs import load_input
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import (
     declare_dynamic_lds,
     dynamic_lds_users,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
+from verilocc_mlir.allocators.items import Item, coalesce
 from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
 from verilocc_mlir.allocators.search import KnownStarts, Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
@@ -98,6 +99,11 @@ class _Answer:
 
 class _Search(Tables):
     """The walk over ceilings and strategies."""
+
+    def __init__(self, problem: AllocationProblem) -> None:
+        super().__init__(problem)
+        self.joined: list[Item] = coalesce(problem, self.singles, self.candidates, self.cells)
+        """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
 
     def _strategies(self) -> Iterable[Strategy]:
         """Where nothing is joined, those that differ in that alone do the same."""

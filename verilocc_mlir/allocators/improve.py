@@ -15,8 +15,7 @@ from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.exact.bound import PackingModel
 from verilocc_mlir.allocators.exact.copies import Objective
-from verilocc_mlir.allocators.exact.frame import Layout
-from verilocc_mlir.allocators.exact.solver import Budget, available
+from verilocc_mlir.allocators.exact.frame import Budget, Layout, available
 from verilocc_mlir.allocators.items import meet
 from verilocc_mlir.allocators.protocol import Allocator, Patient
 from verilocc_mlir.allocators.spread import spread_proposal

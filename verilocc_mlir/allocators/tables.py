@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap, Timeline, cell_map, runs
 from verilocc_mlir.allocators.cost import Cost, CostModel, align_up
-from verilocc_mlir.allocators.items import Candidates, CandidateTable, Item, coalesce, single_items
+from verilocc_mlir.allocators.items import Candidates, CandidateTable, Item, single_items
 from verilocc_mlir.allocators.packing import Packing, below, fixed_occupation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
@@ -31,11 +30,6 @@ class Tables:
         self.candidates = CandidateTable(problem, self.cells)
         self.cost = CostModel(problem, self.cells)
         self.hints = Hints(problem, self.cells, self.cost)
-
-    @cached_property
-    def joined(self) -> list[Item]:
-        """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
-        return coalesce(self.problem, self.singles, self.candidates, self.cells)
 
     def parts(self, item: Item) -> list[Item]:
         """The ranges that an item is joined from, one item each."""

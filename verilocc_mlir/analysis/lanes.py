@@ -14,7 +14,7 @@ from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
-from verilocc_mlir.target.lanes import full_lanes, subregister_lanes
+from verilocc_mlir.target.registers import full_lanes, subregister_lanes
 
 Atoms = tuple[int, ...]
 """Ascending atom numbers."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.stages import stop_before
+from verilocc_mlir.mir.model import stop_before
 from verilocc_mlir.report.tables import print_allocated
 from verilocc_mlir.report.text import console
 from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport, to_json

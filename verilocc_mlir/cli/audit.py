@@ -13,22 +13,20 @@ from smt_verifier.artefacts import RecordingSolver, write_artefacts
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.recheck import Rechecked, recheck
 from smt_verifier.smt import Obligation, Solver
-from smt_verifier.smt.replay import installed
-from verilocc_mlir.cli.given import POSITIVE, given_as, solver_limits
-from verilocc_mlir.cli.help import HELP, Command, grouped_help
+from smt_verifier.smt.worker import installed
+from verilocc_mlir.cli.given import HELP, POSITIVE, Command, given_as, grouped_help, solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.iree_compiler import find_iree_compile, iree_kernels
 from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
+from verilocc_mlir.mir.model import STOP_BEFORE_ALLOCATION
 from verilocc_mlir.pipeline.audit import Sides, SolverLimits, audit_llvm, audit_texts
 from verilocc_mlir.pipeline.native import NativeKernel, audit_native, llc_kernel
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.audit import to_html, to_text
 from verilocc_mlir.report.sarif import audit_sarif
-from verilocc_mlir.results.audit import AuditRun, Listing
+from verilocc_mlir.results.audit import AuditRun, Listing, to_json
 from verilocc_mlir.results.compile import EXIT_CODES
-from verilocc_mlir.results.documents.audit import to_json
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.inputs import decode
 

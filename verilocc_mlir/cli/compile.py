@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -20,8 +20,17 @@ from verilocc_mlir.cli.options import (
     print_target_help,
     settings_of,
 )
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
-from verilocc_mlir.cli.page import new_recording, smt_dir_option, write_recorded
+from verilocc_mlir.cli.output import (
+    STDIO,
+    check_writable,
+    make_directory,
+    new_recording,
+    read,
+    smt_dir_option,
+    write,
+    write_recorded,
+    written_last,
+)
 from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
     access_options,
@@ -116,7 +125,7 @@ def compile_command(
         if recording is not None:
             write_recorded(html, report, recording, smt_dir)
         if report_path:
-            from verilocc_mlir.results.documents.compile import to_json
+            from verilocc_mlir.results.compile_document import to_json
 
             write(report_path, to_json(report).encode())
         _show(report, quiet=quiet, to_stderr=STDIO in destinations)

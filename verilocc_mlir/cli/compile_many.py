@@ -15,8 +15,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from verilocc_mlir.cli.given import POSITIVE, given_as
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import POSITIVE, Command, given_as, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,

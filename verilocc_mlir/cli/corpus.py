@@ -14,9 +14,7 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.extras import needs_model
-from verilocc_mlir.cli.given import POSITIVE, given_as
-from verilocc_mlir.cli.help import HELP, Command, Group
+from verilocc_mlir.cli.given import HELP, POSITIVE, Command, Group, given_as, needs_model
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.candidates import LABELLED, Answer

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from verilocc_mlir.cli.given import POSITIVE
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import POSITIVE, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.cost.compare import compare
 from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
@@ -19,7 +18,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.resources import undeclared_in
 from verilocc_mlir.report.tables import print_comparison, print_costs
 from verilocc_mlir.report.text import console
-from verilocc_mlir.results.documents.cost import comparison_json, cost_json
+from verilocc_mlir.results.cost_document import comparison_json, cost_json
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.inputs import decode
 from verilocc_mlir.version import __version__

@@ -15,7 +15,7 @@ import click
 from smt_verifier.certificate.second import maker_program, second_program
 from smt_verifier.checker import COMPILED
 from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called, plugins
-from verilocc_mlir.cli.help import HELP, Command
+from verilocc_mlir.cli.given import HELP, Command
 from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.triton_probe import find_triton

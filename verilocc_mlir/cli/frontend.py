@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from verilocc_mlir.cli.help import HELP, Command
+from verilocc_mlir.cli.given import HELP, Command
 from verilocc_mlir.cli.options import kernel_options, settings_of
 from verilocc_mlir.cli.output import (
     STDIO,
@@ -20,9 +20,9 @@ from verilocc_mlir.cli.output import (
     end_on_sigterm,
     make_directory,
     write,
+    write_page,
     written_last,
 )
-from verilocc_mlir.cli.page import write_page
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option, warn_missed
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.hooks.iree import compile_mlir

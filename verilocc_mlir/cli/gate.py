@@ -8,12 +8,10 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import POSITIVE, given_as
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import POSITIVE, Command, given_as, grouped_help
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.gate.compare import compare, of_no_kernel, read_budgets, read_tolerances
-from verilocc_mlir.pipeline.gate.read import read_kernels
+from verilocc_mlir.pipeline.gate import compare, of_no_kernel, read_budgets, read_kernels, read_tolerances
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.sarif import gate_sarif
 from verilocc_mlir.report.written import to_markdown, to_text

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import POSITIVE, given_as
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import POSITIVE, Command, given_as, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import check_directory, make_directory, write
 from verilocc_mlir.errors import ExitCode, InputError

@@ -18,10 +18,10 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from verilocc_mlir.cli.help import HELP, Group
+from verilocc_mlir.cli.given import HELP, Group
 from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
-from verilocc_mlir.mir.stages import stop_before
+from verilocc_mlir.mir.model import stop_before
 from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
 from verilocc_mlir.version import __version__
 

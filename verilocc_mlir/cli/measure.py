@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import given_as
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import Command, given_as, grouped_help
 from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.device import Device, OpenDevice, ReplayDevice, Subject, digest

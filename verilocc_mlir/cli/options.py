@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
-from verilocc_mlir.cli.extras import needs_ray
-from verilocc_mlir.cli.given import POSITIVE
+from verilocc_mlir.cli.given import POSITIVE, needs_ray
 from verilocc_mlir.pipeline.options import OPTIONS, Group, Kind, Option
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
 from verilocc_mlir.toolchain import ToolchainChoice

@@ -19,9 +19,7 @@ from verilocc_mlir.allocators.registry import (
     allocator,
     packaged_model,
 )
-from verilocc_mlir.cli.extras import needs_ray, needs_service
-from verilocc_mlir.cli.given import POSITIVE, given_as
-from verilocc_mlir.cli.help import Command
+from verilocc_mlir.cli.given import POSITIVE, Command, given_as, needs_ray, needs_service
 from verilocc_mlir.cli.options import ray_options
 
 _PATH = click.Path(path_type=Path, dir_okay=False)

@@ -10,7 +10,7 @@ import click
 
 from verilocc_mlir.allocators import allocator_names
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
-from verilocc_mlir.cli.extras import needs_service
+from verilocc_mlir.cli.given import needs_service
 from verilocc_mlir.cli.options import click_option
 from verilocc_mlir.pipeline.options import OPTIONS
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, ServerAccess, Settings

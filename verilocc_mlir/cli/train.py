@@ -10,9 +10,7 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.extras import needs_language_model
-from verilocc_mlir.cli.given import POSITIVE
-from verilocc_mlir.cli.help import HELP, Command, Group
+from verilocc_mlir.cli.given import HELP, POSITIVE, Command, Group, needs_language_model
 from verilocc_mlir.errors import ExitCode
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from verilocc_mlir.cli.given import POSITIVE
-from verilocc_mlir.cli.help import Command, grouped_help
+from verilocc_mlir.cli.given import POSITIVE, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.why import why

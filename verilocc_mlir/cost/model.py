@@ -2,7 +2,7 @@
 
 ``L`` is the cost of one wave: the sum over blocks of executions times cycles in an in-order issue simulation. A SIMD
 runs as many waves at once as registers, LDS and the size of a work-group leave room for, so a wave costs it
-``U + max((L - U) / waves, work of the units)`` cycles (``total.py``), where ``U`` is what no other wave hides
+``U + max((L - U) / waves, work of the units)`` cycles (``unhidden.py``), where ``U`` is what no other wave hides
 (``unhidden.py``), and is in none of the terms behind it.
 
 The cost is modelled, to rank codes of one kernel. How well it ranks measured kernels is in docs/results/ruler.md.
@@ -16,12 +16,11 @@ from dataclasses import dataclass, field, fields
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.accesses import slower_accesses
 from verilocc_mlir.cost.assembly import Function, parse_assembly
-from verilocc_mlir.cost.flow import DEFAULT_TRIPS, Flow, control_flow, executions
+from verilocc_mlir.cost.counting import DEFAULT_TRIPS, Flow, control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.simulate import State, Time, Work, run_block, work_of
-from verilocc_mlir.cost.total import UNITS, hidden, total, work
 from verilocc_mlir.cost.trips import IrLoop, find_trips
-from verilocc_mlir.cost.unhidden import Unhidden, group_changes
+from verilocc_mlir.cost.unhidden import UNITS, Unhidden, group_changes, hidden, total, work
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.target.targets import target as by_name
 

@@ -22,12 +22,12 @@ from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.descriptor import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools
 from verilocc_mlir.toolchain.inputs import named_processors
 from verilocc_mlir.toolchain.loaded_tools import SELDOM
-from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 

@@ -14,8 +14,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
-from verilocc_mlir.cost.counting import Scratch
-from verilocc_mlir.cost.flow import DEFAULT_TRIPS, Flow, control_flow, executions
+from verilocc_mlir.cost.counting import DEFAULT_TRIPS, Flow, Scratch, control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.memory import dwords
 from verilocc_mlir.cost.model import CostedFile, KernelCost, cost_of_function, costs

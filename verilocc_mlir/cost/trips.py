@@ -6,10 +6,9 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.flow import Flow
+from verilocc_mlir.cost.counting import Flow
 from verilocc_mlir.cost.instructions import SCC, VCC, Instruction, Kind, units
 
 
@@ -314,7 +313,6 @@ def _added(instruction: Instruction, unit: int, place: int, words: int) -> int |
     return value << 32 if base in _ADD_WITH_CARRY and place == 1 else None
 
 
-@lru_cache(maxsize=1024)
 def _iterations(
     start: int, step: int, bound: int, relation: str, bits: int, *, signed: bool, updated: bool, continues: bool
 ) -> int | None:

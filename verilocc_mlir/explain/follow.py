@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from smt_verifier.audit.align import align
 from smt_verifier.audit.core.moves import lane_move
-from smt_verifier.audit.core.semantics import COPIES, NO_CODE, WHOLE_WAVE_COPIES, is_pure, spill_slot
+from smt_verifier.audit.core.opcodes import COPIES, NO_CODE, WHOLE_WAVE_COPIES
+from smt_verifier.audit.core.semantics import is_pure, spill_slot
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import Segment, physical_liveness

@@ -28,8 +28,8 @@ from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.measure import Interval, Measurement, Verdict
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.drivers.job import split_target_id
-from verilocc_mlir.toolchain.metadata import read_code_object
 
 
 class Replace(Enum):

@@ -24,7 +24,6 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
-from verilocc_mlir.hooks.iree_cache import KeptModules, accounted
 from verilocc_mlir.hooks.iree_compiler import (
     CONFIGURED,
     FROM_CONFIGURED,
@@ -38,7 +37,7 @@ from verilocc_mlir.hooks.iree_compiler import (
     stopped_kernels,
 )
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
-from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
+from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, KeptModules, Spent, accounted
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource, native_verdict, not_audited
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
@@ -47,9 +46,8 @@ from verilocc_mlir.pipeline.settings import REQUIRED, REQUIRED_HINT, Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.choose import with_own_llvm
-from verilocc_mlir.toolchain.descriptor import Cause
+from verilocc_mlir.toolchain.descriptor import Cause, compare_metadata, read_code_object
 from verilocc_mlir.toolchain.find import Toolchain
-from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 
 OURS = (
     "-o",

@@ -24,7 +24,6 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.files import write_whole
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.iree_compiler import FlagError, IreeCompiler, check_target, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
@@ -103,9 +102,6 @@ def compile(
     example_kwargs: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
     settings: Settings | None = None,
-    jobs: int = 0,
-    replace: Replace | str = DEFAULT_REPLACE,
-    cache: Path | bool = True,
     iree: IreeCompiler | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
@@ -119,11 +115,8 @@ def compile(
         dynamic_shapes: as ``torch.export.export`` takes them, for example ``{"x": {0: torch.export.Dim("batch")}}``.
         flags: further flags of iree-compile.
         settings: how each kernel is allocated and proved.
-        jobs: kernels at once; 0 for one a core.
-        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
-            model), ``"measured"`` (where it was not measured slower) or ``"never"``.
-        cache: where results are kept by content; True for the user's cache directory, False for nowhere.
-        options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
+        options: ``jobs``, ``replace`` and ``cache``, as ``compile_mlir`` takes them, and those of ``pipeline.options``,
+            by name, for example ``effort="best"``; these go before ``settings``.
 
     Raises:
         ToolchainError: torch, IREE or LLVM is missing or failed. InputError: it cannot be traced.
@@ -132,6 +125,7 @@ def compile(
     """
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError("example_inputs is not a tuple", where=name_of(module), hint="one tensor x is given as (x,)")
+    building = {name: options.pop(name) for name in ("jobs", "replace", "cache") if name in options}
     settings = with_options(settings, options)
     check_settings(settings)
     front_end("torch")
@@ -146,12 +140,10 @@ def compile(
             target=target,
             flags=(*IREE_FLAGS, *flags),
             settings=settings,
-            jobs=jobs,
-            replace=replace,
-            cache=cache,
             iree=iree,
             name=name,
             progress=progress,
+            **building,
         )
     except (InputError, ToolchainError) as error:
         if isinstance(error, FlagError) or not _OF_IREE.match(error.what):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.toolchain.metadata import KernelMetadata
+from verilocc_mlir.toolchain.descriptor import KernelMetadata
 
 _POINTER = "global_buffer"
 _VALUE = "by_value"

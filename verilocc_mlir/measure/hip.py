@@ -23,7 +23,7 @@ from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.measure.arguments import Bound, Filling, arguments_of, bind, interface_of, kernarg, words_of
 from verilocc_mlir.measure.device import NoDeviceError, Subject, Work, clocks_of, file_subject
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel
-from verilocc_mlir.toolchain.metadata import CodeObject, KernelMetadata, read_code_object
+from verilocc_mlir.toolchain.descriptor import CodeObject, KernelMetadata, read_code_object
 
 VARIABLE = "VERILOCC_HIP"
 """Environment variable: the library, where the loader does not find it."""

@@ -289,5 +289,5 @@ def header_field(function: MachineFunction, key: str) -> str | None:
 
     ``header_field(f, "frameOffsetReg")`` gives ``"$sgpr33"``. The first line with that key counts.
     """
-    value = function.header_values.get(key)
+    value = function.header_value(key)
     return value[1:-1] if value is not None and len(value) > 1 and value[0] == value[-1] == "'" else value

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 
 
 class OperandKind(Enum):
@@ -235,22 +234,18 @@ class MachineFunction:
     first_line: int = 1
     footer: str = "...\n"
 
-    @cached_property
-    def header_values(self) -> dict[str, str]:
-        """What stands behind each word and colon of the header, in whatever section; the first time counts."""
-        values: dict[str, str] = {}
-        for line in self.header_lines:
-            key, colon, value = line.strip().partition(":")
-            if colon and not key.startswith("-"):
-                values.setdefault(key, value.strip())
-        return values
+    def header_value(self, key: str) -> str | None:
+        """What stands behind a word and a colon in the header, in whatever section; the first time counts."""
+        start = f"{key}:"
+        found = (line.partition(":")[2].strip() for line in self.header_lines if line.lstrip().startswith(start))
+        return next(found, None)
 
     @property
     def opcodes(self) -> frozenset[str]:
         """All opcodes, debug ones included."""
         return frozenset([i.opcode for b in self.blocks for i in b.instructions])
 
-    @cached_property
+    @property
     def distinct_operands(self) -> tuple[Operand, ...]:
         """All operands; of those with the same text, one."""
         every = {op.text: op for b in self.blocks for i in b.instructions for op in i.all_operands}
@@ -273,3 +268,18 @@ class MirFile:
     preamble: str
     functions: tuple[MachineFunction, ...]
     path: str = "<string>"
+
+
+# Where llc stops in register allocation, which has three phases: scalars (0), whole-wave (1), vector registers (2).
+
+
+STOP_BEFORE_ALLOCATION = "-stop-before=greedy"
+"""The flag without a phase."""
+
+
+def stop_before(phase: int) -> str:
+    """llc's flag to stop at the text that a phase is given."""
+    return f"{STOP_BEFORE_ALLOCATION},{phase}"
+
+
+STOP_BEFORE_ALL_PHASES = stop_before(0)

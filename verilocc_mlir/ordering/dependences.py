@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from verilocc_mlir.mir.model import Instruction, OperandKind
 from verilocc_mlir.target.instructions import instruction as described
@@ -155,7 +154,6 @@ def _accesses(i: Instruction) -> tuple[Access, ...] | None:
     return known
 
 
-@lru_cache(maxsize=1 << 14)
 def _access(text: str) -> Access | None:
     """A memory operand; None if it is atomic or volatile."""
     match = _MEMORY.match(text)

@@ -17,10 +17,9 @@ from heapq import heappop, heappush
 from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.analysis.lanes import Access, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness, set_bits
-from verilocc_mlir.cost.rates import rates
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 from verilocc_mlir.ordering.dependences import Item, items_of
-from verilocc_mlir.ordering.schedule import Ordered, Timing, in_order, timing
+from verilocc_mlir.ordering.schedule import Ordered, Pace, Timing, in_order, pace_of
 from verilocc_mlir.problem.build import frequency
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import Bank
@@ -71,13 +70,14 @@ def ordered_early(file: MirFile, function: MachineFunction, target: Target) -> E
     blocks: list[BasicBlock] = []
     orders: dict[int, Sequence[int]] = {}
     moved = 0
+    pace = pace_of(function.opcodes, target)
     before = after = 0.0
     for number, block in enumerate(function.blocks):
-        given = _block(block, cfg.first[number], live, number, target)
+        given = _block(block, cfg.first[number], live, number, pace)
         here = strain(given.accesses, room, range(len(given.items)))
         best = here
         if here:
-            order = _listed(given, room, rates(target).slot)
+            order = _listed(given, room, pace.slot)
             there = strain(given.accesses, room, order)
             if there < here:
                 best = there
@@ -90,7 +90,7 @@ def ordered_early(file: MirFile, function: MachineFunction, target: Target) -> E
     return EarlyOrder(replace(function, blocks=tuple(blocks)), orders, moved, before, after)
 
 
-def _block(block: BasicBlock, first: int, live: LaneLiveness, number: int, target: Target) -> _Block:
+def _block(block: BasicBlock, first: int, live: LaneLiveness, number: int, pace: Pace) -> _Block:
     accesses = {a.index: a for a in live.accesses.blocks[number]}
     items = items_of(block.instructions, pinned=True)
     atoms: list[tuple[frozenset[int], frozenset[int]]] = []
@@ -98,7 +98,7 @@ def _block(block: BasicBlock, first: int, live: LaneLiveness, number: int, targe
     for item in items:
         stop = first + len(item.instructions)
         atoms.append(_atoms([a for index in range(first, stop) if (a := accesses.get(index)) is not None]))
-        timings.append([t for i in item.instructions if (t := timing(i.opcode, target)) is not None])
+        timings.append([t for i in item.instructions if (t := pace.of.get(i.opcode)) is not None])
         first = stop
     ends = (frozenset(set_bits(sets[number])) for sets in (live.live_in, live.live_out))
     return _Block(items, Accesses([r for r, _ in atoms], [w for _, w in atoms], *ends), timings)

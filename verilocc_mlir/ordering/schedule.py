@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import re
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from verilocc_mlir.cost.instructions import Kind, decode
 from verilocc_mlir.cost.memory import dwords
-from verilocc_mlir.cost.rates import rates
+from verilocc_mlir.cost.rates import Rates, rates
 from verilocc_mlir.cost.simulate import work_of
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 from verilocc_mlir.ordering.dependences import Item, items_of
@@ -22,6 +21,7 @@ _FORM = re.compile(
     r"_(?:e32|e64|vgprcd_e64|vgprcd|mac_e64|vi|gfx\d+|offset|offen|idxen|bothen|addr64|saddr|imm|sgpr_imm|sgpr|ec)(?=_|\Z)"
 )
 _MOST_COMPARED = 256
+_NO_CODE = frozenset({"COPY", "IMPLICIT_DEF", "KILL", "BUNDLE"})
 _HAS_A_UNIT = frozenset({Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM})
 
 
@@ -43,12 +43,26 @@ class Wave:
     free: dict[Kind, float]
 
 
-@lru_cache(maxsize=1 << 14)
-def timing(opcode: str, target: Target) -> Timing | None:
-    """What the cost model has for an opcode; None for one without code."""
-    if opcode in ("COPY", "IMPLICIT_DEF", "KILL", "BUNDLE"):
-        return None
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The cost model's figures for a text.
+
+    Attributes:
+        slot: cycles from one issue to the next.
+        of: the timing of each opcode; one without code has none.
+    """
+
+    slot: float
+    of: Mapping[str, Timing]
+
+
+def pace_of(opcodes: Iterable[str], target: Target) -> Pace:
+    """What the cost model has for the opcodes of a text."""
     speed = rates(target)
+    return Pace(speed.slot, {opcode: _timing(opcode, target, speed) for opcode in opcodes if opcode not in _NO_CODE})
+
+
+def _timing(opcode: str, target: Target, speed: Rates) -> Timing:
     # The model reads mnemonics; what such an instruction takes does not depend on its operands.
     one = decode(f"{_FORM.sub('', opcode.lower())} v0, v1, v2, v3", target.major)
     kind = one.kind
@@ -70,32 +84,32 @@ def timing(opcode: str, target: Target) -> Timing | None:
     return Timing(kind, 0.0, 0.0)
 
 
-def scheduled(items: Sequence[Item], target: Target, *, loops: bool) -> list[int]:
+def scheduled(items: Sequence[Item], pace: Pace, *, loops: bool) -> list[int]:
     """An order of a block's items: their numbers. ``loops``: the block is its own successor."""
     wave = Wave(0.0, {}, {})
-    order = _pass(items, target, wave)
+    order = _pass(items, pace, wave)
     if loops:
         # The next iteration finds what this one left under way.
         again = Wave(
             0.0, {r: t - wave.now for r, t in wave.ready.items()}, {k: t - wave.now for k, t in wave.free.items()}
         )
-        order = _pass(items, target, again)
+        order = _pass(items, pace, again)
     return order
 
 
-def _pass(items: Sequence[Item], target: Target, wave: Wave) -> list[int]:
+def _pass(items: Sequence[Item], pace: Pace, wave: Wave) -> list[int]:
     order: list[int] = []
     start = 0
     for end in [*(item.number for item in items if item.stays), len(items)]:
-        order += _region(items, range(start, end), target, wave)
+        order += _region(items, range(start, end), pace, wave)
         if end < len(items):
-            _issue(items[end], target, wave)
+            _issue(items[end], pace, wave)
             order.append(end)
         start = end + 1
     return order
 
 
-def _region(items: Sequence[Item], region: range, target: Target, wave: Wave) -> list[int]:
+def _region(items: Sequence[Item], region: range, pace: Pace, wave: Wave) -> list[int]:
     """Between what stays."""
     after: dict[int, list[int]] = {number: [] for number in region}
     missing: dict[int, int] = {}
@@ -103,19 +117,19 @@ def _region(items: Sequence[Item], region: range, target: Target, wave: Wave) ->
         missing[number] = len(items[number].before)
         for other in items[number].before:
             after[other].append(number)
-    height = _heights(items, region, after, target)
+    height = _heights(items, region, after, pace)
     # In the order of the text: where many are ready, the first ones are looked at.
     ready = [number for number in region if not missing[number]]
     order: list[int] = []
-    slot = rates(target).slot
+    slot = pace.slot
     while ready:
         best = min(
             ready[:_MOST_COMPARED],
-            key=lambda n: (max(_earliest(items[n], target, wave) - wave.now, 0.0) // slot, -height[n], n),
+            key=lambda n: (max(_earliest(items[n], pace, wave) - wave.now, 0.0) // slot, -height[n], n),
         )
         ready.remove(best)
         order.append(best)
-        _issue(items[best], target, wave)
+        _issue(items[best], pace, wave)
         for number in after[best]:
             missing[number] -= 1
             if not missing[number]:
@@ -123,15 +137,13 @@ def _region(items: Sequence[Item], region: range, target: Target, wave: Wave) ->
     return order
 
 
-def _heights(
-    items: Sequence[Item], region: range, after: Mapping[int, Sequence[int]], target: Target
-) -> dict[int, float]:
+def _heights(items: Sequence[Item], region: range, after: Mapping[int, Sequence[int]], pace: Pace) -> dict[int, float]:
     """Cycles from the issue of each item to the end of the region, at least."""
     height: dict[int, float] = {}
-    slot = rates(target).slot
+    slot = pace.slot
     for number in reversed(region):
         item = items[number]
-        latency = max((t.latency for i in item.instructions if (t := timing(i.opcode, target))), default=0.0)
+        latency = max((t.latency for i in item.instructions if (t := pace.of.get(i.opcode))), default=0.0)
         values = item.writes
         height[number] = max(
             (height[n] + (latency if values & items[n].reads else slot) for n in after[number]), default=latency
@@ -139,10 +151,10 @@ def _heights(
     return height
 
 
-def _earliest(item: Item, target: Target, wave: Wave) -> float:
+def _earliest(item: Item, pace: Pace, wave: Wave) -> float:
     times = [wave.ready[r] for r in item.reads if r in wave.ready]
     for i in item.instructions:
-        one = timing(i.opcode, target)
+        one = pace.of.get(i.opcode)
         if one is not None and one.kind in wave.free:
             # An access finds its way to memory busy without keeping others from issuing. Loads are spread all the same:
             # code waits for the last one.
@@ -150,12 +162,12 @@ def _earliest(item: Item, target: Target, wave: Wave) -> float:
     return max(times, default=0.0)
 
 
-def _issue(item: Item, target: Target, wave: Wave) -> None:
-    slot = rates(target).slot
-    at = max(wave.now, _earliest(item, target, wave))
+def _issue(item: Item, pace: Pace, wave: Wave) -> None:
+    slot = pace.slot
+    at = max(wave.now, _earliest(item, pace, wave))
     done = at
     for i in item.instructions:
-        one = timing(i.opcode, target)
+        one = pace.of.get(i.opcode)
         if one is None or one.kind not in _HAS_A_UNIT:
             continue
         start = max(wave.free.get(one.kind, 0.0), at)
@@ -196,9 +208,10 @@ def ordered(function: MachineFunction, target: Target) -> Ordered:
     blocks: list[BasicBlock] = []
     orders: dict[int, list[int]] = {}
     moved = 0
+    pace = pace_of(function.opcodes, target)
     for number, block in enumerate(function.blocks):
         items = items_of(block.instructions)
-        order = scheduled(items, target, loops=any(to == block.number for to, _ in block.successors))
+        order = scheduled(items, pace, loops=any(to == block.number for to, _ in block.successors))
         elsewhere = sum(at != of for at, of in enumerate(order))
         if elsewhere:
             moved += elsewhere

@@ -11,9 +11,8 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target

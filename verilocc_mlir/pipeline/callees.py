@@ -29,8 +29,7 @@ from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import FunctionAttributes, function_attributes
-from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import Call, calls_in, kept_for_callers
+from verilocc_mlir.target.callingconv import Call, callee_saved, calls_in, kept_for_callers, regmask
 from verilocc_mlir.target.frame import REGISTERS, file_units, is_framed, spared_by_frame, written
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable

@@ -36,12 +36,11 @@ from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.descriptor import FieldDifference
+from verilocc_mlir.toolchain.descriptor import FieldDifference, read_code_object
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
 from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler

@@ -1,4 +1,4 @@
-"""Ways to allocate one text, by effort. Which plans they go with: ``plan_rules.py``; what is kept: ``portfolio.py``."""
+"""Ways to allocate one text, by effort. Which plans they go with: ``plans.py``; what is kept: ``portfolio.py``."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE, promise
-from verilocc_mlir.pipeline.plans import Planned
+from verilocc_mlir.pipeline.plans import LEAST_PROMISE, Planned, promise
 from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.mir_repairs import same_but_waits, with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.run import ToolFailure

@@ -59,7 +59,7 @@ class PlanModel:
             InputError: no model of plans is there. UnsupportedError: its packages are missing.
         """
         package = _package()
-        return cls(model_version(directory), {name: package.stater(directory, name) for name in TARGETS})
+        return cls(model_version(directory), {name: package.Stater(directory, name) for name in TARGETS})
 
     @property
     def targets(self) -> Sequence[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
 from verilocc_mlir.cost.compare import error_bar, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.cost.total import work
+from verilocc_mlir.cost.unhidden import work
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Answer, Candidate, effective
@@ -26,8 +26,17 @@ from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Va
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.learned import stated
 from verilocc_mlir.pipeline.phase import same_module, with_functions
-from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plans, has_promise, ordered_plans, plans_of
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
+from verilocc_mlir.pipeline.plans import (
+    DEFAULT,
+    NEARLY,
+    Plan,
+    Planned,
+    extra_plan,
+    first_plans,
+    has_promise,
+    ordered_plans,
+    plans_of,
+)
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.problem.model import LARGE

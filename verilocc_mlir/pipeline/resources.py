@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+")
 
 
 class KernelCounts(Protocol):
-    """What is read from the metadata of a kernel (``verilocc_mlir.toolchain.metadata.KernelMetadata``)."""
+    """What is read from the metadata of a kernel (``verilocc_mlir.toolchain.descriptor.KernelMetadata``)."""
 
     @property
     def sgpr_count(self) -> int: ...

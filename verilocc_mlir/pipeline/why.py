@@ -23,8 +23,8 @@ from verilocc_mlir.results.why import Cap, Cure, WhyFunction, WhyRun
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.reserved import allocatable, flat_work_group_size
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
-from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
 _KERNEL = "amdgpu_kernel"

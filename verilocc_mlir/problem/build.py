@@ -16,9 +16,7 @@ from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, PhysicalLiveness, lane_liveness, physical_liveness
 from verilocc_mlir.analysis.waiting import Waiting, waiting
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
-from verilocc_mlir.problem.families import opcode_family
+from verilocc_mlir.mir.model import STOP_BEFORE_ALLOCATION, Instruction, MachineFunction, MirFile, Operand
 from verilocc_mlir.problem.model import (
     CALL_CLOBBERS,
     KEPT_FOR_CALLERS,
@@ -33,10 +31,9 @@ from verilocc_mlir.problem.model import (
     Point,
     Segment,
 )
-from verilocc_mlir.problem.preferences import affinities, preferences
+from verilocc_mlir.problem.preferences import affinities, opcode_family, preferences
 from verilocc_mlir.target.attributes import function_attributes
-from verilocc_mlir.target.callingconv import callee_saved, regmask
-from verilocc_mlir.target.calls import kept_for_callers
+from verilocc_mlir.target.callingconv import callee_saved, kept_for_callers, regmask
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.frame import for_the_frame, is_framed, lowest_tuples, unused
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank

@@ -12,17 +12,71 @@ Two rules, both small against a copy:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
-from verilocc_mlir.problem.families import opcode_family
 from verilocc_mlir.problem.model import CHAIN, Affinity, LiveRange, Preference, Relation
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target
+
+# Normalised opcode families: what kind of unit executes an instruction, without the target's own mnemonic.
+#
+# Opcode names are LLVM's (llvm/lib/Target/AMDGPU/*Instructions.td); the families follow the execution units of the ISA
+# manuals.
+
+
+FAMILIES = (
+    "mfma", "wmma", "valu", "trans", "load", "store", "lds", "salu", "smem", "copy", "branch", "call", "other",
+)  # fmt: skip
+"""Every family, in a fixed order."""
+
+_TRANSCENDENTAL = re.compile(r"V_(?:S_)?(?:EXP|LOG|RCP|RSQ|SQRT|SIN|COS|TANH)_")
+_VECTOR_MEMORY = re.compile(r"(?:GLOBAL|FLAT|SCRATCH|BUFFER|TBUFFER|IMAGE|CLUSTER)_")
+_STORES = re.compile(r"_(?:STORE|ATOMIC)(?:_|\Z)|_WBL|_INV")
+_BRANCH = re.compile(
+    r"S_(?:C?BRANCH|ENDPGM|SETPC|SWAPPC|CALL)|SI_(?:RETURN|IF|ELSE|LOOP|END_CF|WATERFALL|KILL|DEMOTE|WHOLE_WAVE_FUNC_RETURN)"
+)
+_IDLE = re.compile(
+    r"S_(?:BARRIER|WAIT|NOP|SLEEP|SENDMSG|SETPRIO|SET_GPR|SETHALT|TRAP|ICACHE|INST_PREFETCH|CLAUSE|CODE_END|DELAY|TTRACE|INCPERF)"
+)
+_SCALAR_MEMORY = re.compile(
+    r"S_(?:LOAD|BUFFER_LOAD|STORE|BUFFER_STORE|SCRATCH|ATOMIC|BUFFER_ATOMIC|DCACHE|PREFETCH|MEMTIME)_?"
+)
+_COPY_FAMILIES = frozenset({"COPY", "PRED_COPY", "WWM_COPY", "V_ACCVGPR_MOV_B32", "SCHED_COPY"})
+
+
+def opcode_family(opcode: str) -> str:
+    """The family of an opcode; ``"other"`` for what executes nothing (``IMPLICIT_DEF``, ``KILL``, fences, waits)."""
+    if opcode in _COPY_FAMILIES:
+        return "copy"
+    if opcode.startswith(("V_MFMA", "V_SMFMAC")):
+        return "mfma"
+    if opcode.startswith(("V_WMMA", "V_SWMMAC")):
+        return "wmma"
+    if _TRANSCENDENTAL.match(opcode):
+        return "trans"
+    if opcode.startswith(("V_", "AV_MOV", "DPP_", "SI_INIT_M0_VALU")):
+        return "valu"
+    if opcode.startswith(("DS_", "LDS_", "SI_LDS")):
+        return "lds"
+    if _VECTOR_MEMORY.match(opcode):
+        # An atomic that returns nothing behaves as a store; one that returns a value must be waited for like a load.
+        return "store" if _STORES.search(opcode) and "_RTN" not in opcode else "load"
+    if opcode.startswith(("SI_CALL", "SI_TCRETURN", "SI_CS_CHAIN")):
+        return "call"
+    if _BRANCH.match(opcode):
+        return "branch"
+    if _IDLE.match(opcode):
+        return "other"
+    if _SCALAR_MEMORY.match(opcode):
+        return "smem"
+    return "salu" if opcode.startswith("S_") or opcode == "SI_PC_ADD_REL_OFFSET" else "other"
+
 
 VOPD_WEIGHT = 0.1
 """Of a copy: one issue cycle, and the scheduler may decide otherwise."""

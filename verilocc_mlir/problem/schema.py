@@ -13,12 +13,26 @@ import json
 import math
 import types
 import typing
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.model import PHASES, PROBLEM_VERSION, AllocationProblem, LiveRange, Proposal, Segment
+from verilocc_mlir.problem.model import (
+    PHASES,
+    PROBLEM_VERSION,
+    Affinity,
+    AllocationProblem,
+    BankBudget,
+    FixedOccupation,
+    LaneGroup,
+    LiveRange,
+    Occupancy,
+    Point,
+    Preference,
+    Proposal,
+    Relation,
+    Segment,
+)
 
 _T = TypeVar("_T")
 
@@ -82,7 +96,7 @@ def json_schema() -> dict[str, Any]:
 
 def _encode(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _encode(getattr(value, name)) for name in _fields(type(value))}
+        return {name: _encode(getattr(value, name)) for name in _FIELDS[type(value)]}
     if isinstance(value, tuple):
         return [_encode(item) for item in typing.cast("tuple[object, ...]", value)]
     if isinstance(value, float) and value.is_integer():
@@ -90,11 +104,14 @@ def _encode(value: object) -> object:
     return value
 
 
-@lru_cache(maxsize=None)
-def _fields(cls: type) -> dict[str, Any]:
+def _fields_of(cls: type) -> dict[str, Any]:
     """Field names and resolved types of a dataclass."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+_OF_A_PROBLEM = (Affinity, BankBudget, FixedOccupation, LaneGroup, LiveRange, Occupancy, Point, Preference, Relation)
+_FIELDS: dict[type, dict[str, Any]] = {cls: _fields_of(cls) for cls in (AllocationProblem, Proposal, *_OF_A_PROBLEM)}
 
 
 def _load(text: str) -> object:
@@ -155,7 +172,7 @@ def _object(kind: type, value: object, path: str) -> object:
     if not isinstance(value, dict):
         raise _wrong("an object", value, path)
     members = typing.cast("dict[str, object]", value)
-    fields = _fields(kind)
+    fields = _FIELDS[kind]
     if "version" in fields and "version" in members and members["version"] != PROBLEM_VERSION:
         _check_version(members["version"])
     for name in members:
@@ -273,7 +290,7 @@ def _define(cls: type, definitions: dict[str, Any]) -> dict[str, Any]:
     """Add ``cls`` and what it is made of to ``definitions``; returns a reference to it."""
     if cls.__name__ not in definitions:
         definitions[cls.__name__] = {}
-        fields = _fields(cls)
+        fields = _FIELDS[cls]
         definitions[cls.__name__] = {
             "type": "object",
             "properties": {n: _schema_of(t, (cls.__name__, n), definitions) for n, t in fields.items()},

@@ -11,7 +11,7 @@ from verilocc_mlir.allocators.protocol import ServerAttempt
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, Tool, Whole, about, filled
 from verilocc_mlir.results.compile import EXIT_CODES
-from verilocc_mlir.results.documents.compile import ServerAttemptForm
+from verilocc_mlir.results.compile_document import ServerAttemptForm
 
 ALLOCATE_VERSION = 2
 """Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""

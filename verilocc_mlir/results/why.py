@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from verilocc_mlir import forms
 from verilocc_mlir.forms import Form, Positive, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.results.compile import Resources
-from verilocc_mlir.results.documents.compile import ResourcesForm, SpillForm
+from verilocc_mlir.results.compile_document import ResourcesForm, SpillForm
 from verilocc_mlir.spilling import SpillAction
 
 WHY_VERSION = 2

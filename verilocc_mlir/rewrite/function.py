@@ -14,8 +14,15 @@ from verilocc_mlir.mir.header import function_liveins, rows, virtual_registers
 from verilocc_mlir.mir.model import BasicBlock, Instruction, LiveIn, MachineFunction, MirFile, Operand, OperandKind
 from verilocc_mlir.mir.operands import register_operand
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal, Segment
-from verilocc_mlir.target.lanes import full_lanes, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import PhysicalRegister, compose, physical_register, register_of_units
+from verilocc_mlir.target.registers import (
+    PhysicalRegister,
+    compose,
+    full_lanes,
+    llvm_lane_mask,
+    physical_register,
+    register_of_units,
+    subregister_lanes,
+)
 from verilocc_mlir.target.targets import Target
 
 

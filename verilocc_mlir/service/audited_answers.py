@@ -12,9 +12,8 @@ from smt_verifier.outcome import Outcome, combine
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.audit import virtual_registers
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of

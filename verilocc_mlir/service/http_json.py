@@ -30,10 +30,9 @@ from grpc import StatusCode
 
 from verilocc_mlir.remote.wire import code_of
 from verilocc_mlir.service.admission import Admission
-from verilocc_mlir.service.envelope import JSON
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import timeout, within
-from verilocc_mlir.service.status import ServiceError
+from verilocc_mlir.service.status import JSON, ServiceError
 
 _HEAD_BYTES, _CHUNK = 16 << 10, 64 << 10
 _HEAD_SECONDS, _IDLE_SECONDS, _WRITE_SECONDS, _LINGER_SECONDS = 10.0, 60.0, 60.0, 1.0

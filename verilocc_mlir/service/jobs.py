@@ -28,22 +28,28 @@ from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.crew.abandon import check as check_wanted
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
-from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
+from verilocc_mlir.pipeline.attempt import (
+    DEFAULT_ATTEMPTS,
+    AttemptLimits,
+    Proposed,
+    audit_verdict,
+    audited,
+    proof_verdict,
+    proposals,
+    try_allocators,
+)
 from verilocc_mlir.pipeline.audit import unfinished, virtual_registers
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
 from verilocc_mlir.service import verdicts
-from verilocc_mlir.service.envelope import JSON, read_json, read_message
-from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
+from verilocc_mlir.service.status import JSON, ServiceError, duration, malformed, out_of_time, read_json, read_message
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
@@ -122,7 +128,7 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     """Do one request.
 
     Args:
-        kind: "Allocate" or "Audit", with ``envelope.JSON`` after it if the payload is JSON. The answer never is.
+        kind: "Allocate" or "Audit", with ``status.JSON`` after it if the payload is JSON. The answer never is.
         seconds: how long it may take; the solver is given no more.
 
     Returns:

@@ -11,8 +11,7 @@ from grpc import StatusCode
 
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc_mlir.pipeline.learned import PlanModel
-from verilocc_mlir.service.envelope import read_json, read_message
-from verilocc_mlir.service.status import ServiceError, malformed
+from verilocc_mlir.service.status import ServiceError, malformed, read_json, read_message
 
 PLANS = "verilocc.v1.PlanService"
 MOST_BYTES = 64 << 10

@@ -19,7 +19,7 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.learned import PlanModel
 from verilocc_mlir.remote.access import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service import logs, observed
-from verilocc_mlir.service.batch_book import Book
+from verilocc_mlir.service.batches import Book
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log

@@ -25,11 +25,8 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators.protocol import Allocator, Modelled, model_behind
-from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
-from verilocc_mlir.service.batch_book import Book
-from verilocc_mlir.service.batches import BATCH, METHODS, Batches
-from verilocc_mlir.service.envelope import read_json, read_message
+from verilocc_mlir.service.batches import BATCH, METHODS, Batches, Book
 from verilocc_mlir.service.http_json import HttpServer, Method
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
 from verilocc_mlir.service.limits import ServerLimits
@@ -39,7 +36,16 @@ from verilocc_mlir.service.plans import MOST_BYTES, PLANS, Plans
 from verilocc_mlir.service.pool import Done, Executor, within
 from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.status import ServiceError, defect, draining, duration
+from verilocc_mlir.service.status import (
+    Envelope,
+    ServiceError,
+    defect,
+    draining,
+    duration,
+    opened,
+    read_json,
+    read_message,
+)
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 
@@ -90,7 +96,7 @@ class Front:
     # -- methods -----------------------------------------------------------------------------------
 
     async def allocate(self, request: bytes, context: _Context, form: str = "") -> bytes:
-        """AllocationService.Allocate. ``form``: of the request, ``""`` or ``envelope.JSON``; answers are protobuf."""
+        """AllocationService.Allocate. ``form``: of the request, ``""`` or ``status.JSON``; answers are protobuf."""
         return await self._call("Allocate", request, context, form)
 
     async def audit(self, request: bytes, context: _Context, form: str = "") -> bytes:
@@ -296,7 +302,7 @@ class Front:
             try:
                 async with contextlib.aclosing(self._until_draining(requests)) as accepted:
                     async for data in accepted:
-                        request = envelope.opened(data)
+                        request = opened(data)
                         await room.acquire()
                         task = asyncio.create_task(self._one_of_stream(request, context, caller, ready))
                         working.add(task)
@@ -335,7 +341,7 @@ class Front:
 
     async def _one_of_stream(
         self,
-        request: envelope.Envelope,
+        request: Envelope,
         context: _Context,
         caller: str,
         ready: asyncio.Queue[bytes | Exception | None],

@@ -14,7 +14,7 @@ from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_mlir.spilling.gaps import RegisterGaps, ones, parts_of, register_gaps
 from verilocc_mlir.spilling.plan import Costs, insertion_places
 from verilocc_mlir.target.classes import RegisterClass
-from verilocc_mlir.target.lanes import full_lanes, subregister_lanes
+from verilocc_mlir.target.registers import full_lanes, subregister_lanes
 from verilocc_mlir.target.targets import Target
 
 

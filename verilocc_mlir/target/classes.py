@@ -14,8 +14,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.target.lanes import subregister_lanes
-from verilocc_mlir.target.registers import Bank, PhysicalRegister, compose, physical_register, tuple_name
+from verilocc_mlir.target.registers import (
+    Bank,
+    PhysicalRegister,
+    compose,
+    physical_register,
+    subregister_lanes,
+    tuple_name,
+)
 
 _CLASS = re.compile(
     r"(?P<bank>vgpr|vreg|areg|agpr|av|sgpr|sreg|vs|ttmp|vregorlds|sregorlds)_(?P<bits>\d+|lo16|hi16)"
@@ -247,7 +253,6 @@ def register_class(name: str) -> RegisterClass:
     return cls
 
 
-@lru_cache(maxsize=1 << 16)
 def contains(cls: RegisterClass, phys: PhysicalRegister) -> bool:
     """``phys`` is a member of ``cls``.
 

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable
 from verilocc_mlir.mir.header import section
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.target.attributes import FunctionAttributes
-from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.target.calls import calls_in
+from verilocc_mlir.target.callingconv import calls_in, regmask
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 from verilocc_mlir.target.reserved import function_info
 
@@ -123,7 +122,7 @@ def _saves_vectors(function: MachineFunction, saved: frozenset[int]) -> bool:
 
 def _is_addressed(function: MachineFunction) -> bool:
     """Whether something is addressed in the frame, or with a base pointer."""
-    aligned = int(function.header_values.get("maxAlignment", "1")) > _STACK_ALIGNMENT
+    aligned = int(function.header_value("maxAlignment") or "1") > _STACK_ALIGNMENT
     return aligned or bool(function.stack or function.fixed_stack)
 
 

@@ -15,15 +15,17 @@ from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.descriptor import (
     Cause,
+    CodeObject,
     FieldDifference,
     KernelDescriptor,
     compare,
+    compare_metadata,
     inst_pref_size,
     parse_descriptors,
+    read_code_object,
     set_field,
 )
 from verilocc_mlir.toolchain.elf import ElfImage, read_elf
-from verilocc_mlir.toolchain.metadata import CodeObject, compare_metadata, read_code_object
 from verilocc_mlir.toolchain.mir_repairs import function_headers
 
 _LOST = "user_sgpr_count"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
+from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, split_target_id
 from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools, Toolchain
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import physical_register, register_of_units
+from verilocc_mlir.target.registers import lane_list, physical_register, register_of_units, subregister_lanes
 
 NAME = "llvm-greedy"
 _COPIES = frozenset({"COPY", "KILL"})

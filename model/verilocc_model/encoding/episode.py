@@ -1,6 +1,6 @@
 """Answering one problem as a sequence of questions, each with the facts that static analysis knows at that point.
 
-Three stages: *joining* (``joining.py``), *planning*, *placing* (``placing.py``).
+Three stages: *joining* (``witnesses.py``), *planning*, *placing* (``placing.py``).
 
 An episode knows nothing of language models: it hands out words and takes words. It can be rewound, so that a decoder
 may draft ahead. The *mask* decides which answers are allowed:
@@ -21,7 +21,6 @@ from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement
-from verilocc_model.encoding.joining import Joining
 from verilocc_model.encoding.placing import Advice, Placing
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import (
@@ -35,7 +34,7 @@ from verilocc_model.encoding.vocabulary import (
     number_after,
     number_word,
 )
-from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Prospects, Witnesses
+from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Joining, Prospects, Witnesses
 
 
 class Episode:

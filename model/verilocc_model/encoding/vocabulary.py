@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.families import FAMILIES
+from verilocc_mlir.problem.preferences import FAMILIES
 
 VOCABULARY_VERSION = 4
 
@@ -69,8 +69,7 @@ class Words(NamedTuple):
         return [self.words[token] for token in tokens]
 
 
-@lru_cache(maxsize=1)
-def words() -> Words:
+def _words() -> Words:
     families = (*FAMILIES, NONE)
     vocabulary = [
         PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",
@@ -104,6 +103,9 @@ def shape_word(banks: str, width: int, align: int) -> str:
 def life_word(power: int, depth: int) -> str:
     """``~6.1``."""
     return f"~{min(power, LIVES - 1)}.{min(depth, DEPTHS - 1)}"
+
+
+VOCABULARY = _words()
 
 
 def number_word(count: int) -> str:
@@ -188,7 +190,7 @@ class Domain:
     longest = 1
 
     def __init__(self) -> None:
-        self._known = words()
+        self._known = VOCABULARY
         self.columns = slice(0, len(self._known.words))
         self._plans = frozenset(k for word, k in self._known.ids.items() if is_plan(word))
 
@@ -297,7 +299,7 @@ class Text:
         self._column = {token: k for k, token in enumerate(self.columns)}
         self.trie = self._trie()
         tokenized = repr(
-            [self._encode(text) for w in (BEGINNING, *words().words) for text in (w, f" {w}")] + [ARROW, END]
+            [self._encode(text) for w in (BEGINNING, *VOCABULARY.words) for text in (w, f" {w}")] + [ARROW, END]
         )
         self.key = f"{TEXT}-{VOCABULARY_VERSION}-{hashlib.blake2b(tokenized.encode(), digest_size=6).hexdigest()}"
 

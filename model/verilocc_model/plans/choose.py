@@ -55,11 +55,11 @@ def ranked(
     Raises:
         InputError: the directory has no model of plans, or one that was trained with other facts.
     """
-    critic = _critic(directory) if (directory / FORM).is_file() else None
-    if critic is not None and not (directory / WORDS).is_file():
+    critic, model = _models(directory, given.target.name)
+    if critic is not None and model is None:
         name = f"critic {directory.resolve().name}"
         return name, _judged(critic, critic.answers, given, first, code, known) if known else []
-    model = stater(directory, given.target.name)
+    assert model is not None
     answers = model.ranked(known) if known else []
     if critic is None or known is None:
         return model.name, answers
@@ -100,18 +100,15 @@ def _judged(
 
 
 @cache
-def _critic(directory: Path) -> Critic:
-    return Critic.load(directory)
-
-
-@cache
-def stater(directory: Path, target: str) -> Stater:
-    """The model there with the adapter for a target; loaded once.
+def _models(directory: Path, target: str) -> tuple[Critic | None, Stater | None]:
+    """The critic in a directory, and the model that states answers, with the adapter for a target; loaded once.
 
     Raises:
-        InputError: there is none.
+        InputError: there is neither.
     """
-    return Stater(directory, target)
+    critic = Critic.load(directory) if (directory / FORM).is_file() else None
+    alone = critic is not None and not (directory / WORDS).is_file()
+    return critic, None if alone else Stater(directory, target)
 
 
 # A trained model of plans, asked without torch: a Llama's forward pass in NumPy, in float32.

@@ -13,7 +13,7 @@ from typing import Any
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import read_measurements
 from verilocc_mlir.pipeline.candidates import Answer
-from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE
+from verilocc_mlir.pipeline.plans import LEAST_PROMISE
 from verilocc_mlir.results.measure import Measurement, Verdict
 from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_journal, read_lines, read_manifest, split_of
 from verilocc_model.corpus.sources import Cell

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from verilocc_mlir.cost.assembly import Block, Function, parse_assembly
-from verilocc_mlir.cost.flow import control_flow, executions
+from verilocc_mlir.cost.counting import control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.cost.trips import find_trips

@@ -23,8 +23,7 @@ from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.candidates import LABELLED, Answer, CandidateCost, candidate_costs
-from verilocc_mlir.pipeline.plan_rules import first_plans, has_promise
-from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, first_plans, has_promise, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -55,7 +54,6 @@ _ALSO = (
     "pipeline/attempt.py",
     "pipeline/candidates.py",
     "pipeline/plans.py",
-    "pipeline/plan_rules.py",
     "pipeline/effort.py",
     "pipeline/guard.py",
 )

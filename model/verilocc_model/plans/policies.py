@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.effort import OURS
-from verilocc_mlir.pipeline.plan_rules import balanced_plans
+from verilocc_mlir.pipeline.plans import balanced_plans
 from verilocc_model.plans.critic import Critic, of_kernel
 from verilocc_model.plans.data import Labels
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 
 from verilocc_mlir.analysis.cfg import control_flow, find_loops
@@ -60,10 +60,12 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
     depths = find_loops(flow).depths
     times = [frequency(depth) for depth in depths]
     hot = max(range(len(times)), key=lambda k: times[k] * len(function.blocks[k].instructions))
+    slot = float(rates(target).slot)
+    timed = {opcode: _timed(opcode, target) for opcode in function.opcodes if not opcode.startswith(_NOTHING)}
     cycles, waiting, vector = 0.0, 0.0, 0.0
     work = [0.0] * len(_UNITS)
     for block, count in zip(function.blocks, times, strict=True):
-        one = simulated(block, target)
+        one = simulated(block, timed, slot)
         cycles += count * one.cycles
         waiting += count * one.waiting
         vector += count * max(one.busy)
@@ -75,7 +77,7 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
     spilled, unhidden = _spilled(function, problem, target, waves) if max(points, default=0) > 0 else (0.0, 0.0)
     first, stop = 2 * flow.first[hot], 2 * flow.first[hot + 1]
     in_hot = points[first:stop] or [0]
-    alone = simulated(function.blocks[hot], target)
+    alone = simulated(function.blocks[hot], timed, slot)
     return {
         "text instructions": log(function.instruction_count),
         "text executed": log(sum(n * len(b.instructions) for n, b in zip(times, function.blocks, strict=True))),
@@ -161,9 +163,12 @@ class Simulated:
 _UNITS = (Kind.VALU, Kind.MFMA, Kind.LDS, Kind.VMEM)
 
 
-def simulated(block: BasicBlock, target: Target) -> Simulated:
-    """A block whose first execution has filled its registers: the second one is counted, as in a loop."""
-    slot = float(rates(target).slot)
+def simulated(block: BasicBlock, times: Mapping[str, _Timed], slot: float) -> Simulated:
+    """A block whose first execution has filled its registers: the second one is counted, as in a loop.
+
+    Args:
+        times: what each opcode takes.
+    """
     ready: dict[int | str, float] = {}
     free = [0.0] * len(Kind)
     busy = [0.0] * len(Kind)
@@ -178,8 +183,8 @@ def simulated(block: BasicBlock, target: Target) -> Simulated:
             distances.clear()
             loaded.clear()
         for k, instruction in enumerate(code):
-            timed = _timed(instruction.opcode, target)
-            reads, writes = _registers(instruction)
+            timed = times[instruction.opcode]
+            reads, writes = _registers_of(instruction)
             there = max((ready.get(r, 0.0) for r in reads), default=0.0)
             waiting += max(there - now, 0.0)
             now = max(now, there, free[timed.kind]) + slot
@@ -200,7 +205,7 @@ def simulated(block: BasicBlock, target: Target) -> Simulated:
     return Simulated(now - begin, waiting, units, loads, sum(distances) / len(distances) if distances else 0.0)
 
 
-def _registers(instruction: MachineInstruction) -> tuple[list[int | str], list[int | str]]:
+def _registers_of(instruction: MachineInstruction) -> tuple[list[int | str], list[int | str]]:
     reads: list[int | str] = []
     writes: list[int | str] = []
     for operand in instruction.all_operands:
@@ -213,7 +218,6 @@ def _registers(instruction: MachineInstruction) -> tuple[list[int | str], list[i
     return reads, writes
 
 
-@lru_cache(maxsize=1 << 14)
 def _timed(opcode: str, target: Target) -> _Timed:
     speed = rates(target)
     name = _FORM.sub("", opcode.lower())

@@ -16,7 +16,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, GRANTS, WORDS, Domain, Writing, words
+from verilocc_model.encoding.vocabulary import ALONE, GRANTS, VOCABULARY, WORDS, Domain, Writing
 from verilocc_model.repair import guidance_of, remainders
 from verilocc_model.training.entries import Entry, Labelled
 
@@ -164,7 +164,7 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
     if writing.kind != WORDS:
         # In text, a grant is no single token that could be replaced.
         return planning * repeats
-    alone_word = words().ids[ALONE]
+    alone_word = VOCABULARY.ids[ALONE]
     generator = random.Random(seed)
     repeated: list[Window] = []
     for repeat in range(repeats):
@@ -174,7 +174,7 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
 
 def _regranted(window: Window, generator: random.Random) -> Window:
     """The window with other grants, in the same order of size."""
-    first = words().ids["grant0"]
+    first = VOCABULARY.ids["grant0"]
     grants = sorted({t for t in window.tokens if first <= t < first + GRANTS})
     substitutes = dict(zip(grants, sorted(generator.sample(range(first, first + GRANTS), len(grants))), strict=True))
     return Window(tuple(substitutes.get(t, t) for t in window.tokens), window.answers)

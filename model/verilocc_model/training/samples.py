@@ -12,7 +12,7 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
-from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
 from verilocc_model.decoding import Decoded, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from smt_verifier.audit.core.lanes import LaneMap, address_keys, cell_keys, is_vgpr, other_half
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
-from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
+from smt_verifier.audit.core.opcodes import EXEC_NAMES, LANE_SAVE, NO_CODE, facts
+from smt_verifier.audit.core.pairs import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.semantics import (
-    EXEC_NAMES,
-    LANE_SAVE,
-    NO_CODE,
     SpillSlot,
     is_copy,
     is_plain_load,
     is_pure,
-    result_depends_on_exec,
     spill_slot,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State
@@ -279,10 +276,10 @@ class OneSided(Machine):
 
         A load must read where the pre-RA side has read on this path: elsewhere it might fault. What was dereferenceable
         there, and invariant, stays so (MachineMemOperand), and so does constant memory (SIInstrInfo.cpp, canRemat). A
-        result that depends on which threads are active (``result_depends_on_exec``) is the same where the same threads
+        result that depends on which threads are active (``asks_exec``) is the same where the same threads
         are active, and each reads what it read then.
         """
-        depends_on_exec = result_depends_on_exec(instruction.opcode)
+        depends_on_exec = facts(instruction.opcode).asks_exec
         atoms = [a for a in state.atoms if a.active] if depends_on_exec else [None]
         keys = [key for op in pure_inputs(instruction) for key in self.post_lanes.keys(op)]
 
@@ -340,7 +337,7 @@ class OneSided(Machine):
         vector = bool(keys) and self.post_lanes.is_vector(keys[0])
         uses = pure_inputs(instruction)
         usable = not any(op.undef for op in uses)
-        depends_on_exec = result_depends_on_exec(instruction.opcode)
+        depends_on_exec = facts(instruction.opcode).asks_exec
         ghosts = (
             self._repeated_execution(instruction, operation, state) if instruction.memory or depends_on_exec else None
         )

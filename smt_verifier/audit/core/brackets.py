@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from smt_verifier.audit.core.semantics import spill
+from smt_verifier.audit.core.opcodes import facts
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 from verilocc_mlir.mir.operands import register_operand
@@ -125,7 +125,7 @@ def _whole_wave(instruction: Instruction) -> Instruction | None:
         if any(physical_register(name).bank not in (Bank.VGPR, Bank.AGPR) for name in named):
             return None
         return replace(instruction, opcode="WWM_COPY")
-    kind = spill(instruction.opcode)
+    kind = facts(instruction.opcode).spill
     if kind is None or kind[0] == "S":
         return None
     if kind[0].startswith("WWM"):

@@ -21,12 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from smt_verifier.audit.core.opcodes import DEBUG, table_of
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, is_call, preserved_by, table_of
+from smt_verifier.audit.core.semantics import is_call, preserved_by
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile
 from verilocc_mlir.target.attributes import function_attributes
-from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.callingconv import calls_in, kept_for_callers
 from verilocc_mlir.target.registers import physical_register, unit_name
 from verilocc_mlir.target.targets import Target
 

@@ -7,43 +7,24 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
 from typing import NamedTuple
 
-from smt_verifier.audit.core.active import takes_lane
 from smt_verifier.audit.core.alone import OneSided
-from smt_verifier.audit.core.inactive import (
-    exec_unclear,
-    ignores_exec,
-    reach,
-    reads_inactive_lanes,
-)
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move
-from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.pairs import Definition, Pair, Use
-from smt_verifier.audit.core.partial import addend_of_high_half
+from smt_verifier.audit.core.opcodes import BLENDS, NO_CODE, facts
+from smt_verifier.audit.core.pairs import Definition, Pair, PureArguments, Step, Use
 from smt_verifier.audit.core.semantics import (
-    BLENDS,
-    INLINE_ASSEMBLY,
-    NO_CODE,
+    addend_of_high_half,
+    exec_unclear,
     is_call,
-    may_call,
     preserved_by,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
-from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction
-
-
-@lru_cache(maxsize=None)
-def is_ordinary(opcode: str) -> bool:
-    """Whether it touches active threads alone, and no register but those in its text."""
-    assembly = opcode in INLINE_ASSEMBLY or opcode == "BUNDLE"
-    return reach(opcode) is None and not takes_lane(opcode) and not may_call(opcode) and not assembly
 
 
 class _Class(NamedTuple):
@@ -109,7 +90,8 @@ class Executor(OneSided):
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         pair = self.pairs.of(pre, post)
-        if is_ordinary(pre.opcode) and not self.masks.follows(pre):
+        known = facts(pre.opcode)
+        if known.is_ordinary and not self.masks.follows(pre):
             self._compare_reads(pre, post, pair, state, everywhere=False)
             self._define(pre, post, pair, state, everywhere=False)
             return
@@ -118,10 +100,10 @@ class Executor(OneSided):
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
             active_only = self.masks.touches_active_only(pre, state)
-            self._compare_reads(pre, post, pair, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
+            self._compare_reads(pre, post, pair, state, everywhere=known.reads_inactive_lanes and not active_only)
             if is_call(pre):
                 self._clobber(preserved_by(pre) | self.kept_units, state)
-            self._define(pre, post, pair, state, everywhere=ignores_exec(pre.opcode) and not active_only)
+            self._define(pre, post, pair, state, everywhere=known.ignores_exec and not active_only)
             self.masks.note_first(pre, state, self.terms.maybe_undefined)
         self.masks.transfer(pre, sources, state)
 

@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.fields import fields_of, unquoted
+from smt_verifier.audit.core.fields import fields_of, frame_indices, named_objects, unquoted, without_number
 from smt_verifier.audit.core.lanes import LaneMap, key_name
 from smt_verifier.audit.core.moves import cell_registers, is_whole_wave_move, lane_move
-from smt_verifier.audit.core.numbering import frame_indices, named_objects, without_number
+from smt_verifier.audit.core.opcodes import LANE_MOVES, NO_CODE, facts
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import LANE_MOVES, NO_CODE, spill
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.header import rows
@@ -283,7 +282,7 @@ def _unmarked_spills(after: Mapping[str, str], post: MachineFunction) -> Iterabl
     memory (SILowerSGPRSpills and SIFrameLowering, SpillVGPRToAGPR).
     """
     key = "machineFunctionInfo.hasSpilledSGPRs"
-    spilled = any((move := spill(i.opcode)) and move[0] == "S" for i in _instructions(post))
+    spilled = any((move := facts(i.opcode).spill) and move[0] == "S" for i in _instructions(post))
     if spilled and after.get(key, DEFAULTS[key]) != "true":
         yield "scalars are spilled, but hasSpilledSGPRs is not true"
 

@@ -4,7 +4,7 @@ Theorem. Let P be a function before a register-allocation phase and Q the text a
 ``audit`` answers PROVED, then for every path of blocks and every thread of the wave:
 
 1. P and Q execute the same instructions in the same order, but for copies, spill code, instructions that emit no
-   code, and pure instructions that one side repeats or drops (``steps.py`` says what a pairing is, ``rules.py``
+   code, and pure instructions that one side repeats or drops (``pairs.py`` says what a pairing is, ``rules.py``
    compares the pairs);
 2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds,
    unless P leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute
@@ -43,21 +43,21 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
 from smt_verifier.audit.core.callees import newly_overwritten
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block, check_together
+from smt_verifier.audit.core.fields import with_numbers_of
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
 from smt_verifier.audit.core.lanes import as_llvm_reads
 from smt_verifier.audit.core.masks import Precision
-from smt_verifier.audit.core.module import module_difference
-from smt_verifier.audit.core.numbering import with_numbers_of
+from smt_verifier.audit.core.opcodes import facts
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.places import check_places, read_undefined
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone, restores_scalar
+from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.spills import wrong_spills
-from smt_verifier.audit.core.steps import Step
-from smt_verifier.audit.core.wellformed import malformed
+from smt_verifier.audit.core.wellformed import malformed, module_difference
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver
 from verilocc_mlir.errors import VeriloccError
@@ -308,9 +308,9 @@ def _saved_by_callee(
 def _given_back(function: MachineFunction) -> Iterator[int]:
     """Units of the frame pointer's register, if a lane or slot gives it back."""
     frame_pointer = (header_field(function, "frameOffsetReg") or "").removeprefix("$")
-    for block in function.blocks if any(map(restores_scalar, function.opcodes)) else ():
+    for block in function.blocks if any(facts(opcode).restores_scalar for opcode in function.opcodes) else ():
         for instruction in block.instructions:
-            if restores_scalar(instruction.opcode) and [op.phys for op in instruction.defs] == [frame_pointer]:
+            if facts(instruction.opcode).restores_scalar and [op.phys for op in instruction.defs] == [frame_pointer]:
                 yield from physical_register(frame_pointer).units
 
 

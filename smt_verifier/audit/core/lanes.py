@@ -14,14 +14,21 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from functools import lru_cache
 
-from smt_verifier.audit.core.semantics import INLINE_ASSEMBLY
+from smt_verifier.audit.core.opcodes import INLINE_ASSEMBLY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import Instruction, LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
-from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import SGPR_BASE, Bank, physical_register, unit_bank, unit_name
+from verilocc_mlir.target.registers import (
+    SGPR_BASE,
+    Bank,
+    lane_list,
+    llvm_lane_mask,
+    physical_register,
+    subregister_lanes,
+    unit_bank,
+    unit_name,
+)
 
 STACK = 1 << 40
 CELL = 1 << 42
@@ -48,7 +55,8 @@ def registers_of(function: MachineFunction) -> Collection[Operand]:
 def uses_halves(*functions: MachineFunction) -> bool:
     """Whether any operand, class or block live-in of the functions is finer than 32 bits."""
     for function in functions:
-        narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
+        of_halves = {name for name in {row.cls for row in function.registers.values()} if _NARROW.search(name)}
+        narrow = {n for n, row in function.registers.items() if row.cls in of_halves}
         for operand in registers_of(function):
             if operand.vreg in narrow:
                 return True
@@ -64,12 +72,6 @@ def _is_of_halves(livein: LiveIn) -> bool:
     lanes = llvm_lane_mask(livein.mask) if livein.mask >= 0 else 0
     low = sum(1 << bit for bit in range(0, lanes.bit_length(), 2))
     return _HALF.search(livein.reg) is not None or lanes & low != lanes >> 1 & low
-
-
-@lru_cache(maxsize=None)
-def _is_narrow(name: str) -> bool:
-    """Whether a register class is one of halves."""
-    return _NARROW.search(name) is not None
 
 
 def as_llvm_reads(function: MachineFunction, wave_size: int) -> MachineFunction:

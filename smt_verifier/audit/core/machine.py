@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys
 from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import cell_registers, cell_threads, is_whole_wave_move, lane_move
-from smt_verifier.audit.core.operations import Ghosts, PureArguments, arguments_of, operation_name
-from smt_verifier.audit.core.pairs import Pairs
+from smt_verifier.audit.core.pairs import Ghosts, Pairs, PureArguments, Step, arguments_of, operation_name
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State, Terms
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 

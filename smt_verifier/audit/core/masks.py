@@ -15,27 +15,14 @@ sides start in one machine state, in these threads too: physical registers hold 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from itertools import islice, product
-from typing import NamedTuple
 
-from smt_verifier.audit.core.active import (
-    FIRST_SET_BIT,
-    LANE_OPERAND,
-    Source,
-    Truth,
-    after_exec_changed,
-    facts_of_move,
-    facts_of_result,
-    takes_lane,
-)
-from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.core.semantics import EXEC_NAMES
+from smt_verifier.audit.core.opcodes import EXEC_NAMES, facts
 from smt_verifier.audit.core.state import (
     EXEC,
     FLAGS,
@@ -43,6 +30,7 @@ from smt_verifier.audit.core.state import (
     UNDEFINED,
     Atom,
     ByClass,
+    Known,
     Mask,
     MaskBits,
     Signature,
@@ -52,18 +40,82 @@ from smt_verifier.audit.core.state import (
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
+# What is known of thread masks besides which classes are in them, and of scalars that number threads.
+#
+# V_READLANE and V_WRITELANE do not ask EXEC (ISA manuals). AMDGPUAtomicOptimizer.cpp gives them the first set bit of a
+# copy of EXEC as their lane, or of what a loop has left of that copy: then they touch an active thread, and no other.
+# V_READFIRSTLANE takes lane 0, active or not, where EXEC is 0.
+#
+# These facts are followed: a mask is not empty, a mask is part of EXEC, a mask holds the first active thread, a scalar
+# is the number of an active thread. A mask or number is named by the terms that hold it. The value of a term never
+# changes, so "not empty" stays true. The others speak of EXEC as it is now: they are forgotten where EXEC is written,
+# unless all threads in it stay in it (the first of them may be another one then).
+#
+# The first set bit of a mask that is part of EXEC and not empty numbers an active thread; of an empty one it is -1.
+# Where V_CMP_EQ compares a register with what V_READFIRSTLANE took from it, the first active thread finds them equal:
+# waterfall loops are never without a thread (SIInstrInfo::legalizeOperands).
+#
+# Assumed: a function is entered with some thread active. A wave starts so, and LLVM branches around calls where no
+# thread is active (SIInstrInfo::hasUnwantedEffectsWhenEXECEmpty).
+
+
+LANE_OPERAND = 1
+"""Number of the lane among the operands of V_READLANE and V_WRITELANE."""
+
+Truth = bool | None
+"""Membership of a class in a mask: in, out, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an operand holds before its instruction writes: a constant mask, a named one (known or not), or neither."""
+
+    constant: Truth = None
+    name: Mask | None = None
+
+    def has(self, fact: Trait, known: set[Known]) -> bool:
+        """Whether a fact about this operand is known."""
+        if self.constant is not None:
+            return fact is (Trait.NOT_EMPTY if self.constant else Trait.PART_OF_EXEC)
+        return (fact is Trait.PART_OF_EXEC and self.name == EXEC) or (fact, self.name) in known
+
+
+def facts_of_result(operation: str, sources: list[Source], known: set[Known]) -> set[Trait]:
+    """Facts about the result of a mask operation. Threads in ``a AND b`` are in both, in ``a ANDN2 b`` in ``a``, in
+    ``a OR b`` and ``a XOR b`` in one of them. Nothing is known of other operations.
+    """
+    in_exec = [s.has(Trait.PART_OF_EXEC, known) for s in sources]
+    not_empty = [s.has(Trait.NOT_EMPTY, known) for s in sources]
+    with_first = [s.has(Trait.FIRST_THREAD, known) for s in sources]
+    facts: set[Trait] = set()
+    part_of_exec = {"AND": any(in_exec), "ANDN2": in_exec[0], "OR": all(in_exec), "XOR": all(in_exec)}
+    if part_of_exec.get(operation, False):
+        facts.add(Trait.PART_OF_EXEC)
+    if operation == "OR" and any(not_empty):
+        facts.add(Trait.NOT_EMPTY)
+    if (operation == "AND" and all(with_first)) or (operation == "OR" and any(with_first)):
+        facts.add(Trait.FIRST_THREAD)
+    return facts
+
+
+def facts_of_move(source: Source, known: set[Known]) -> set[Trait]:
+    """A copy of a mask has its facts."""
+    return {f for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.FIRST_THREAD) if source.has(f, known)}
+
+
+def after_exec_changed(known: Iterable[Known], *, grown: bool) -> set[Known]:
+    """What is still known where EXEC has got another value; ``grown``: all threads that were in it still are."""
+    lasting = {Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.ACTIVE_THREAD} if grown else {Trait.NOT_EMPTY}
+    return {k for k in known if k[0] in lasting}
+
+
 QUICK_WORK = 100_000
 MAX_WORK = 1_000_000
 """Classes that are changed, asked about or handed on, each time counted: a second's worth, and half a minute's."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
-_BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
-_SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
-_MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO|EXIT_STRICT_WWM)\Z")
 _ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
-_COMPARE_EQUAL = re.compile(r"V_CMP_EQ_U(?:32|64)_e64\Z")
-_COMPARE = re.compile(r"V_CMP_")
 
 Variable = tuple[int, ...]
 """Scalar pre-RA keys that hold a mask, lowest lane first."""
@@ -97,23 +149,6 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
     "NOR": lambda a, b: _not(_or(a, b)),
     "XNOR": lambda a, b: _not(_xor(a, b)),
 }
-
-
-class _Form(NamedTuple):
-    """What an opcode does to masks: the operation of ``binary`` or ``save``, where it is such, and other kinds."""
-
-    binary: str
-    save: str
-    moves: bool
-    compares: bool
-    finds_first_bit: bool
-
-
-@lru_cache(maxsize=None)
-def _form(opcode: str) -> _Form:
-    binary, save = _BINARY.match(opcode), _SAVE.match(opcode)
-    others = [bool(form.match(opcode)) for form in (_MOVE, _COMPARE, FIRST_SET_BIT)]
-    return _Form(binary[1] if binary else "", save[1] if save else "", *others)
 
 
 _Value = Callable[[Signature | None], Truth]
@@ -178,8 +213,8 @@ class MaskTracker:
             return
         self._flowing = self._flow_into(function, defines_exec)
         self._followed = self._flowing | (
-            self._flow_into(function, lambda i: takes_lane(i.opcode))
-            if any(map(takes_lane, function.opcodes))
+            self._flow_into(function, lambda i: facts(i.opcode).takes_lane)
+            if any(facts(opcode).takes_lane for opcode in function.opcodes)
             else frozenset[int]()
         )
 
@@ -225,9 +260,9 @@ class MaskTracker:
             pairs = [(frozenset({to}), frozenset({of})) for to, of in moves]
             return pairs, written.union(to for to, _ in moves)
         opcode = instruction.opcode
-        if takes_lane(opcode):
+        if facts(opcode).takes_lane:
             return [(written, frozenset(self._scalar_keys(instruction.operands[LANE_OPERAND])))], written
-        form = _form(opcode)
+        form = facts(opcode).mask
         if not (form.binary or form.save or form.moves or form.finds_first_bit):
             return [], written
         sources = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
@@ -247,7 +282,7 @@ class MaskTracker:
         """
         if id(instruction) not in self._followed:
             return []
-        if _form(instruction.opcode).compares:
+        if facts(instruction.opcode).mask.compares:
             return [Source(name=EXEC if self._equals_first(instruction, state) else None)]
         return [self._source(op, state) for op in instruction.operands[:2]]
 
@@ -283,7 +318,7 @@ class MaskTracker:
         still_inhabited = self._learn(instruction, sources, target, state)
         if id(instruction) not in self._flowing:
             return
-        form = _form(opcode)
+        form = facts(opcode).mask
         if form.save:
             self._save_exec(opcode, _OPERATIONS[form.save], sources[0], target, state)
         elif opcode == _ENTER_WHOLE_WAVE:
@@ -305,33 +340,33 @@ class MaskTracker:
             state.inhabited.add(frozenset(s for a in state.atoms if a.active for s in a.signatures))
 
     def _learn(self, instruction: Instruction, sources: list[Source], target: Mask | None, state: State) -> bool:
-        """What an instruction lets one know of its result; see ``active.py``.
+        """What an instruction lets one know of its result; see above.
 
         Returns:
             Whether it writes EXEC, and some thread that was active still is.
         """
-        form, known_traits = _form(instruction.opcode), state.known_traits
+        form, known_traits = facts(instruction.opcode).mask, state.known_traits
         if state.entered:
             known_traits = known_traits | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
-        facts: set[Trait] = set()
+        traits: set[Trait] = set()
         saves, grown = False, False
         if form.finds_first_bit:
             if all(sources[0].has(f, known_traits) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
                 state.known_traits.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
             return False
         if form.moves:
-            facts = facts_of_move(sources[0], known_traits)
+            traits = facts_of_move(sources[0], known_traits)
         elif form.compares:
-            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
+            traits = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
         elif operation := form.binary or form.save:
             saves = not form.binary
             operands = [sources[0], Source(name=EXEC)] if saves else sources
-            facts = facts_of_result(operation, operands, known_traits)
+            traits = facts_of_result(operation, operands, known_traits)
             grown = operation == "OR" and any(s.name == EXEC for s in operands)
         elif instruction.opcode == _ENTER_WHOLE_WAVE:
             saves, grown = True, True
         if not defines_exec(instruction):
-            state.known_traits |= {(f, target) for f in facts if target is not None}
+            state.known_traits |= {(f, target) for f in traits if target is not None}
             tests = form.binary and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
@@ -341,11 +376,11 @@ class MaskTracker:
         if saves and target is not None and target != EXEC:
             state.known_traits |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
             state.known_traits |= {(Trait.PART_OF_EXEC, target)} if grown else set()
-        return state.entered and Trait.FIRST_THREAD in facts
+        return state.entered and Trait.FIRST_THREAD in traits
 
     def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
         """V_READFIRSTLANE has read a register: remember what, unless it may be undefined."""
-        if reads_first_lane(instruction.opcode) and instruction.defs and not instruction.operands[0].undef:
+        if facts(instruction.opcode).reads_first_lane and instruction.defs and not instruction.operands[0].undef:
             to, of = (self.lanes.keys(op) for op in (instruction.defs[0], instruction.operands[0]))
             for scalar, lane in zip(to, of, strict=False):
                 by_class = _by_class(lane, state)
@@ -354,7 +389,7 @@ class MaskTracker:
 
     def _equals_first(self, instruction: Instruction, state: State) -> bool:
         """Whether a comparison asks where a register holds what it holds in the first active thread."""
-        if not _COMPARE_EQUAL.match(instruction.opcode):
+        if not facts(instruction.opcode).mask.compares_equal:
             return False
         scalar, vector = instruction.operands[:2]
         if not (scalar.is_reg and vector.is_reg) or scalar.undef or vector.undef:
@@ -370,7 +405,7 @@ class MaskTracker:
 
     def touches_active_only(self, instruction: Instruction, state: State) -> bool:
         """Whether the lane of a V_READLANE or V_WRITELANE is known to be that of an active thread."""
-        if not takes_lane(instruction.opcode):
+        if not facts(instruction.opcode).takes_lane:
             return False
         operand = instruction.operands[LANE_OPERAND]
         readable = operand.is_reg and not operand.undef

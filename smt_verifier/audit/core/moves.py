@@ -12,16 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys, stack_keys
-from smt_verifier.audit.core.semantics import (
-    LANE_MOVES,
-    LANE_RESTORE,
-    LANE_SAVE,
-    WHOLE_WAVE_COPIES,
-    SpillSlot,
-    is_copy,
-    may_move,
-    spill_slot,
-)
+from smt_verifier.audit.core.opcodes import LANE_MOVES, LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, facts
+from smt_verifier.audit.core.semantics import SpillSlot, is_copy, spill_slot
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -102,7 +94,7 @@ def scalar_moves(
 
     ``threads``: the lanes that hold scalars somewhere in the function; whole-wave moves carry those along.
     """
-    if not may_move(instruction.opcode):
+    if not facts(instruction.opcode).may_move:
         return None
     move = lane_move(instruction)
     if move is not None:

@@ -1,4 +1,5 @@
-"""What executing a pair of instructions compares and writes, as far as no state decides it.
+"""Steps of both sides: pairs of instructions, and what executing a pair compares and writes, as far as no state decides
+it; pure operations, when two of them are the same.
 
 A pair is executed several times: by inference, again in loops, and by the check. What is read off its two texts is the
 same each time.
@@ -6,14 +7,106 @@ same each time.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
-from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read, is_wide_mad
-from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, has_early_clobbers
-from verilocc_mlir.mir.model import Instruction, Operand
+from smt_verifier.audit.core.opcodes import BLENDS, DEBUG, EXEC_NAMES, facts, listed
+from smt_verifier.audit.core.semantics import (
+    addend_of_high_half,
+    early_clobbers,
+    is_read,
+    leaves_old,
+)
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import BasicBlock, Instruction, Operand, OperandKind
+
+# Steps of the product of both sides, and what a pairing must be whoever proposed it.
+
+
+class Step(NamedTuple):
+    """One step of the product of both sides: a pair, or an instruction of one side alone."""
+
+    pre: Instruction | None
+    post: Instruction | None
+
+
+def require_merge(steps: Sequence[Step], pre: BasicBlock, post: BasicBlock) -> None:
+    """Every instruction of either side, debug ones aside, stands in ``steps`` once and in its side's order.
+
+    Raises:
+        InputError: the pairing leaves something out, repeats it, or changes its order.
+    """
+    for block, side in ((pre, [s.pre for s in steps]), (post, [s.post for s in steps])):
+        expected = [id(i) for i in block.instructions if i.opcode not in DEBUG]
+        if [id(i) for i in side if i is not None] != expected:
+            raise InputError(f"the pairing of bb.{block.number} is not a merge of both sides")
+
+
+# Pure operations: when two instructions compute the same function of what they read.
+
+
+PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
+"""Terms of a pure operation's arguments, and the ghost lanes that remember them."""
+
+
+class Ghosts(NamedTuple):
+    """Keys that remember the last execution of a pure instruction: the lanes it read.
+
+    Two more where the result depends on which threads were active (``asks_exec``): ``threads``, a mask of
+    those threads, and ``label``, a new value for each thread that got a result. The result counts as a function of it.
+    """
+
+    arguments: tuple[int, ...]
+    threads: tuple[int, ...] = ()
+    label: tuple[int, ...] = ()
+
+
+def operation_name(instruction: Instruction, lanes: LaneMap) -> str:
+    """Opcode, flags and non-register operands of a pure instruction: what makes it the same function of its inputs.
+
+    The inputs are one row of lanes. So the name says how many lanes of it each operand has, and which operands have
+    none: ``$sgpr_null`` and ``$noreg`` stand there by name, as constants do.
+    """
+    shape = ",".join(_named(op, lanes) for op in instruction.operands if not op.implicit)
+    implicit = ",".join(op.phys or _named(op, lanes) for op in pure_inputs(instruction) if op.implicit)
+    memory = ";".join(instruction.memory)
+    flags = " ".join(sorted(instruction.flags))
+    return f"{facts(instruction.opcode).canonical} {flags} {shape} {implicit} {memory}".strip()
+
+
+def _named(op: Operand, lanes: LaneMap) -> str:
+    """An operand with its lanes blanked, and counted in bits; all else of it in full."""
+    if op.kind is not OperandKind.REGISTER or not op.is_use:
+        return op.text
+    keys = lanes.keys(op)
+    return f"R{16 * lanes.grain * len(keys)}" if keys else f"${op.phys}"
+
+
+def pure_inputs(instruction: Instruction) -> list[Operand]:
+    """Register operands a pure instruction reads. EXEC is left out: no thread's result depends on it, or the callers
+    handle it (``asks_exec``).
+
+    An implicit use that is printed twice (LLVM adds EXEC again when it rematerialises) counts once.
+    """
+    inputs: list[Operand] = []
+    implicit_names: set[str] = set()
+    for op in instruction.operands[1:] if leaves_old(instruction) else instruction.operands:
+        if op.is_use and op.phys not in EXEC_NAMES and not (op.implicit and op.phys in implicit_names):
+            inputs.append(op)
+            if op.implicit:
+                implicit_names.add(op.phys)
+    return inputs
+
+
+def arguments_of(pre: Instruction, post: Instruction | None) -> list[Operand]:
+    """What a pure instruction reads: the operands of its partner where it has one, else its own."""
+    inputs = pure_inputs(pre)
+    if post is None:
+        return inputs
+    place = {id(op): n for n, op in enumerate(pre.operands)}
+    return [post.operands[place[id(op)]] for op in inputs]
+
 
 Lane = tuple[int, int, tuple[int, int], bool]
 """A lane that is read: its keys before and after allocation, both the other way round, and whether an early-clobber
@@ -64,13 +157,6 @@ class Pair(NamedTuple):
     addend: int
 
 
-@lru_cache(maxsize=None)
-def _reads_all_first(opcode: str) -> bool:
-    """Whether all lanes of all operands are read, and before any result is written, whatever the operands are."""
-    partly = opcode in BLENDS or is_packed(opcode) or is_wide_mad(opcode)
-    return not partly and not has_early_clobbers(opcode)
-
-
 class Pairs:
     """The pairs of one function, worked out once."""
 
@@ -97,7 +183,7 @@ class Pairs:
             if a.is_def and b.is_def and a.is_reg and b.is_reg
         ]
         clobbers = any(d.early_clobber for d in pre_defs)
-        if not clobbers and pre.opcode == post.opcode and _reads_all_first(pre.opcode):
+        if not clobbers and pre.opcode == post.opcode and listed(pre.opcode).reads_all_first:
             uses = [
                 (number, use)
                 for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False))
@@ -108,7 +194,7 @@ class Pairs:
             addend = addend_of_high_half(pre)
             uses = self._uses_in_part(pre, post, addend)
         return Pair(
-            reads_first_lane(pre.opcode) and not all(op.undef for op in pre.operands),
+            facts(pre.opcode).reads_first_lane and not all(op.undef for op in pre.operands),
             tuple(uses),
             tuple([self._definition(a, b) for a, b in zip(pre_defs, post_defs, strict=False)]),
             self._lost(post, post_defs),
@@ -140,7 +226,7 @@ class Pairs:
     def _uses_in_part(self, pre: Instruction, post: Instruction, addend: int) -> list[tuple[int, Use]]:
         """As ``_use``, without the lanes that are not read, and with what is overwritten before."""
         clobbered = self._early_clobbers(pre, post)
-        packed, blend = is_packed(pre.opcode), BLENDS.get(pre.opcode)
+        known, blend = facts(pre.opcode), BLENDS.get(pre.opcode)
         uses: list[tuple[int, Use]] = []
         for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False)):
             selects = blend is not None and number == blend.mask
@@ -150,7 +236,7 @@ class Pairs:
             lanes = [
                 (pre_key, post_key, place, clobbered.get(post_key, pre_key) != pre_key)
                 for n, (pre_key, post_key, place, _) in enumerate(use.lanes)
-                if not (packed and not is_read(pre, number, n, width, vector=use.vector))
+                if not ((known.is_packed or known.is_mixed) and not is_read(pre, number, n, width, vector=use.vector))
                 and not (number == addend and 2 * n >= width)
             ]
             uses.append((number, use._replace(lanes=tuple(lanes), undef=b.undef and not selects)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from smt_verifier.audit.core.opcodes import DEBUG, LANE_SAVE, facts, listed, table_of
+from smt_verifier.audit.core.pairs import Step
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill, table_of
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.target.registers import physical_register
@@ -23,11 +23,16 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
             if step.pre is not None and step.pre.bundled:
                 yield _fault("bundle", f"{step.pre} is missing in a bundle", step)
             continue
-        if terminated and not is_terminator(post.opcode) and not post.bundled and not (left and step.pre is not None):
+        if (
+            terminated
+            and not listed(post.opcode).terminates
+            and not post.bundled
+            and not (left and step.pre is not None)
+        ):
             # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block. Behind
             # a return nothing is executed: what the given text has there (S_TRAP, for LDS in a function) may stay.
             yield _fault("control-flow", f"{post} stands behind a terminator", step)
-        terminated = terminated or is_terminator(post.opcode)
+        terminated = terminated or listed(post.opcode).terminates
         left = left or "return" in table_of(post.opcode).properties
         if post.bundled and step.pre is None:
             yield _fault("bundle", f"{post} was added in a bundle", step)
@@ -140,7 +145,7 @@ def _rest_follows(save: Instruction, following: list[Step]) -> bool:
             break
         if step.post.opcode not in DEBUG | {LANE_SAVE}:
             touched = {part for op in step.post.all_operands if op.is_reg for part in _parts(op)}
-            if spill(step.post.opcode) is None or touched & tuple_parts:
+            if facts(step.post.opcode).spill is None or touched & tuple_parts:
                 break
         elif step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
             saved.update(_parts(step.post.operands[0]))

@@ -9,29 +9,24 @@ from itertools import count, groupby
 from typing import NamedTuple
 
 from smt_verifier.audit.core.execute import Executor
-from smt_verifier.audit.core.flags import Liveness
+from smt_verifier.audit.core.flags import Liveness, defined_at_exit
 from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, address_keys, cell_keys, registers_of, uses_halves
-from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision, defines_exec
 from smt_verifier.audit.core.moves import lane_move, slot_keys
-from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
+from smt_verifier.audit.core.opcodes import facts, listed
+from smt_verifier.audit.core.pairs import Ghosts, Step, operation_name, pure_inputs, require_merge
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
     acts_alone,
-    canonical_opcode,
     is_call,
     is_pure,
-    is_return,
     preserved_by,
-    result_depends_on_exec,
-    spill,
     spill_slot,
 )
 from smt_verifier.audit.core.spills import moving_addresses
 from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
-from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
@@ -118,7 +113,7 @@ class Product:
             for b in self.pre.blocks
             for i in b.instructions
             if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
-            if not result_depends_on_exec(i.opcode)
+            if not facts(i.opcode).asks_exec
         )
         return followed | {name for name, times in constants.items() if times > 1}
 
@@ -151,7 +146,9 @@ class Product:
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""
-        step = next((s for s in reversed(self.steps[block]) if s.pre is not None and is_return(s.pre.opcode)), None)
+        step = next(
+            (s for s in reversed(self.steps[block]) if s.pre is not None and listed(s.pre.opcode).returns), None
+        )
         if step is None:
             return []
         read = self.executor.read
@@ -254,8 +251,8 @@ class Product:
         """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
         scalar: dict[int, None] = {}
         vector: dict[int, None] = {}
-        spilled = (i for b in self.pre.blocks for i in b.instructions if spill(i.opcode) is not None)
-        for slot in map(spill_slot, spilled if any(map(spill, self.pre.opcodes)) else ()):
+        spilled = (i for b in self.pre.blocks for i in b.instructions if facts(i.opcode).spill is not None)
+        for slot in map(spill_slot, spilled if any(facts(opcode).spill for opcode in self.pre.opcodes) else ()):
             if slot is not None:
                 table = scalar if slot.kind == "S" else vector
                 table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))
@@ -361,7 +358,7 @@ def instructions_of(
     opcodes = {name.split(" ", 1)[0] for name in operations}
     for block in function.blocks if operations else ():
         for instruction in block.instructions:
-            if canonical_opcode(instruction.opcode) not in opcodes:
+            if facts(instruction.opcode).canonical not in opcodes:
                 continue
             if is_pure(instruction) and (name := operation_name(instruction, lanes)) in operations:
                 by_operation.setdefault(name, []).append(instruction)
@@ -379,7 +376,7 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
     for instruction in (i for row in originals.values() for i in row):
         arguments = keys(lanes.is_vector(k) for op in pure_inputs(instruction) for k in lanes.keys(op))
         ghosts[id(instruction)] = Ghosts(arguments)
-        if result_depends_on_exec(instruction.opcode):
+        if facts(instruction.opcode).asks_exec:
             threads = keys([False] * (lanes.wave_size // (16 * lanes.grain)))
             label = keys(lanes.is_vector(k) for k in lanes.keys(instruction.defs[0])[:1])
             ghosts[id(instruction)] = Ghosts(arguments, threads, label)

@@ -9,38 +9,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from smt_verifier.audit.core.lanes import LaneMap, key_name
 from smt_verifier.audit.core.moves import lane_move
-from smt_verifier.audit.core.operations import operation_name
+from smt_verifier.audit.core.opcodes import COPIES, EXEC_NAMES, INLINE_ASSEMBLY, facts
+from smt_verifier.audit.core.pairs import Step, operation_name
 from smt_verifier.audit.core.report import Finding, OperandPair
 from smt_verifier.audit.core.semantics import (
-    COPIES,
-    EXEC_NAMES,
-    INLINE_ASSEMBLY,
     acts_alone,
-    canonical_opcode,
     early_clobbers,
     either_file_operands,
     is_plain_load,
     is_pure,
     may_be_tied,
     reads_matrices,
-    restores_scalar,
     spill_slot,
     ties,
 )
-from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.mir.operands import split_top_level
 from verilocc_mlir.target.classes import RegisterClass, contains, register_class
 from verilocc_mlir.target.instructions import instruction
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
-from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
+from verilocc_mlir.target.registers import (
+    Bank,
+    PhysicalRegister,
+    lane_list,
+    physical_register,
+    subregister_lanes,
+    tuple_name,
+    unit_name,
+)
 
 
 class Complaint(NamedTuple):
@@ -94,6 +95,12 @@ class MachineRules:
         default_factory=dict[tuple[str, str, bool, bool, bool], bool]
     )
     """Whether two operands agree wherever they stand, by what they are made of, and whether of either file."""
+    _either: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    """Operands that may be of either file, by opcode."""
+    _alike_flags: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = field(
+        default_factory=dict[tuple[tuple[str, ...], tuple[str, ...]], bool]
+    )
+    """Whether operands with two such lists of flags are the same to an instruction."""
     _suiting: dict[tuple[str, str, str, bool, bool], bool] = field(
         default_factory=dict[tuple[str, str, str, bool, bool], bool]
     )
@@ -139,7 +146,7 @@ class MachineRules:
         return complaints
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
-        if pre.opcode != post.opcode and canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
+        if pre.opcode != post.opcode and facts(pre.opcode).canonical != facts(post.opcode).canonical:
             yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
             return
         if pre.flags != post.flags and set(pre.flags) != set(post.flags):
@@ -167,7 +174,7 @@ class MachineRules:
         for number, (a, b) in enumerate(zip(pre_operands, post_operands, strict=False)):
             if (a is b or (a.text == b.text and a.kind is b.kind)) and a.kind not in _WITH_NAMES:
                 continue
-            if a.vreg >= 0 and b.phys and _alike(a, b):
+            if a.vreg >= 0 and b.phys and self._alike(a, b):
                 if self._suits(a, b, either_file=number in either):
                     continue
             elif self._agree(a, b, either_file=number in either):
@@ -184,7 +191,23 @@ class MachineRules:
         LLVM widens the class of a live range so where all its operands allow it (recomputeRegClass); its table has
         an ``av_`` class for them, and for C and D of an MFMA that of the form at hand (``mfma_form``).
         """
-        return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
+        if not self.has_agprs:
+            return frozenset()
+        either = self._either.get(pre.opcode)
+        if either is None:
+            either = self._either[pre.opcode] = either_file_operands(pre.opcode)
+        return either
+
+    def _alike(self, pre: Operand, post: Operand) -> bool:
+        """Whether two operands differ, if at all, in the register, its part, and how long it lives."""
+        if pre.is_def is not post.is_def or pre.tied != post.tied:
+            return False
+        flags = pre.flags, post.flags
+        alike = self._alike_flags.get(flags)
+        if alike is None:
+            same_clobber = ("early-clobber" in pre.flags) is ("early-clobber" in post.flags)
+            alike = self._alike_flags[flags] = same_clobber and _kind_flags(pre.flags) == _kind_flags(post.flags)
+        return alike
 
     def _suits(self, pre: Operand, post: Operand, *, either_file: bool) -> bool:
         """Whether a physical register suits, in any instruction, a virtual one that is ``_alike``.
@@ -359,7 +382,7 @@ class MachineRules:
         it (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
         """
         if acts_alone(post) and not op.renamable:
-            allowed = self.fixed_targets | self.restored if restores_scalar(post.opcode) else self.fixed_targets
+            allowed = self.fixed_targets | self.restored if facts(post.opcode).restores_scalar else self.fixed_targets
             if allowed.issuperset(physical_register(op.phys).units):
                 return True
         if post.opcode == "IMPLICIT_DEF" and self.in_brackets.issuperset(physical_register(op.phys).units):
@@ -481,7 +504,6 @@ def _operand_pair(step: Step, number: int) -> OperandPair | None:
     return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
 
 
-@lru_cache(maxsize=None)
 def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | None:
     """The class of an explicit operand in LLVM's table; None where it prescribes none."""
     table = instruction(opcode, processor)
@@ -490,18 +512,6 @@ def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | N
     return register_class(table.operands[number].register_class)
 
 
-def _alike(pre: Operand, post: Operand) -> bool:
-    """Whether two operands differ, if at all, in the register, its part, and how long it lives."""
-    return pre.is_def is post.is_def and pre.tied == post.tied and _alike_flags(pre.flags, post.flags)
-
-
-@lru_cache(maxsize=None)
-def _alike_flags(pre: tuple[str, ...], post: tuple[str, ...]) -> bool:
-    same_clobber = ("early-clobber" in pre) is ("early-clobber" in post)
-    return same_clobber and _kind_flags(pre) == _kind_flags(post)
-
-
-@lru_cache(maxsize=None)
 def _kind_flags(flags: tuple[str, ...]) -> frozenset[str]:
     """What an operand is to the instruction, whatever register it is and how long that lives."""
     return frozenset(flags) - {"dead", "killed", "undef", "renamable", "early-clobber"}

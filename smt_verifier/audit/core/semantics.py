@@ -1,7 +1,5 @@
-"""What the audit must know about opcodes, and nothing more. Every list names its source in LLVM.
-
-Everything not listed is *mandatory*: it must stand on both sides, in order, and is otherwise an uninterpreted
-function of its operands. A list that lacks an opcode therefore costs a proof, never soundness.
+"""What one instruction does, by its opcode (``opcodes.py``) and its operands: moves, pure operations, loads, calls,
+ties, and lanes of operands that are not read.
 """
 
 from __future__ import annotations
@@ -9,70 +7,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
-from smt_verifier.audit.core.inactive import Reach, reach
+from smt_verifier.audit.core.opcodes import (
+    COPIES,
+    EXEC_NAMES,
+    INLINE_ASSEMBLY,
+    LANE_MOVES,
+    LOADS_ONLY,
+    NO_CODE,
+    PSEUDO_PURE,
+    WHOLE_WAVE_COPIES,
+    Reach,
+    asks_other_threads,
+    facts,
+    listed,
+    may_call,
+    table_of,
+)
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.target.instructions import InstructionDescription
 from verilocc_mlir.target.instructions import instruction as described
-
-EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
-COPIES = frozenset({"COPY"})
-WHOLE_WAVE_COPIES = frozenset({"WWM_COPY"})
-LANE_SAVE = "SI_SPILL_S32_TO_VGPR"
-LANE_RESTORE = "SI_RESTORE_S32_FROM_VGPR"
-LANE_MOVES = frozenset({LANE_SAVE, LANE_RESTORE})
-NO_CODE = frozenset({"IMPLICIT_DEF", "KILL"})
-INLINE_ASSEMBLY = frozenset({"INLINEASM", "INLINEASM_BR"})
-DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
-
-
-class Blend(NamedTuple):
-    """Operand numbers of an instruction that takes one value for the threads in a mask, and another for the rest."""
-
-    inside: int
-    outside: int
-    mask: int
-
-
-BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
-"""``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
 
 _ASM_KINDS = {"reguse": 1, "regdef": 2, "regdef-ec": 3, "clobber": 4, "imm": 5, "mem": 6, "func": 7}
 _TIED_TO = re.compile(r"tiedto:\$(\d+)")
-_SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
-_PURE_FORMATS = frozenset({"SOP1", "SOP2", "SOPK", "VOP1", "VOP2", "VOP3"})
-_NEVER_PURE = frozenset(
-    {"may-load", "may-store", "side-effects", "convergent", "call", "return", "branch", "terminator", "barrier"}
-) | frozenset({"variadic", "IsMAI", "IsWMMA", "IsSWMMAC", "VINTRP", "DPP", "SDWA"})
-_HIDDEN_INPUT = re.compile(
-    r"[SV]_MOVREL|.*indirect|S_CMOV|S_GETPC|S_GETREG|V_PERMLANE|V_INTERP|V_S?W?MMAC?_|V_S?MFMA|V_S?WMMA|.*BALLOT|(?:ENTER|EXIT)_"
-)
-"""Reads more than its operands, though LLVM's table does not say so: registers chosen by M0 (MOVREL), what the
-destination held (S_CMOV), the program counter, hardware registers, other threads (PERMLANE, matrix operations,
-BALLOT), LDS (INTERP), EXEC (STRICT)."""
-_NARROW = re.compile(
-    r"V_(?!PK_|CVT_(?:SR_|SCALEF32_)*PK|PACK_|M?SAD_|LERP_)(?:(?![FIUB]F?\d)[A-Z0-9]+_)*(?:B?F|[BIU])(?:16|8)(?:_|\Z)"
-    r"|V_(?:SAT|ASHR)_PK|V_CVT_PK_(?:FP8|BF8)_F16|V_CVT_SCALEF32_(?:SR_)?PK_FP4"
-)
-"""Computes at most 16 bits."""
-_ZEROES_HALF = re.compile(
-    r"V_(?:(?:ADD|SUB|SUBREV|MUL|MAX|MIN|LDEXP|RCP|SQRT|RSQ|LOG|EXP|SIN|COS|FLOOR|CEIL|TRUNC|RNDNE|FRACT|FREXP_MANT)_F16"
-    r"|(?:ADD|SUB|SUBREV|MAX|MIN|MUL_LO)_U16|(?:MAX|MIN|ASHRREV)_I16|(?:LSHL|LSHR)REV_B16|FREXP_EXP_I16_F16"
-    r"|CVT_(?:F16_F32|[FIU]16_[FIU]16))(?:_e32|_e64)?(?:_dpp)?\Z"
-)
-"""Of these the opcodes of gfx9, which write zeros to the upper half of the register (SIISelLowering.cpp,
-fp16SrcZerosHighBits; GCNSubtarget::zeroesHigh16BitsOfDest). All others leave it alone."""
-_ROUNDS = re.compile(
-    r"[SV]_(?:PK_)?(?:MAXIMUM|MINIMUM)(?:3|MINIMUM|MAXIMUM)?_F|V_CVT_(?:FLR_|RPI_|PKNORM_|SCALE_|(?:SR_)?(?:PK_)?(?:BF8|FP8|BF16|F16)_F)"
-)
-"""Of these the opcodes that by LLVM's table do not read MODE, which says how floating-point numbers are rounded and
-whether small ones become 0: it does not say of the hardware that nothing of this concerns them."""
-_PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
-"""Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
 """An address relative to the instruction that holds it (SIInstrInfo.h, MO_REL32 and the like)."""
 _INVARIANT_LOAD = re.compile(
@@ -83,11 +41,7 @@ _INVARIANT_LOAD = re.compile(
 said to be dereferenceable is in constant memory, of which nothing is given back while a kernel runs."""
 _PLAIN_LOAD = re.compile(r'(?:non-temporal )?(?:dereferenceable )?(?:invariant )?(?:"amdgpu-[a-z-]+" )?load \(')
 """A load that is not volatile and not atomic (MachineMemOperand::print)."""
-_LOADS_ONLY = frozenset({"may-load", "pseudo", "rematerialisable"})
-_COMPARISON = re.compile(r"V_CMP_\w+_e64\Z")
-_SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
-_MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
 _NO_PLACES = frozenset(
     {"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id", "lds_direct", "asynccnt"}
 )
@@ -101,13 +55,6 @@ _PURE_INPUT = re.compile(
     r"|src_(?:shared|private)_(?:base|limit)|src_flat_scratch"
 )
 """Registers whose content the audit follows, or that never changes; others (``src_vccz``, ``src_pops…``) do."""
-
-
-@lru_cache(maxsize=None)
-def spill(opcode: str) -> tuple[str, int, bool] | None:
-    """``(kind, bits, is_save)`` of a spill pseudo-instruction (SIInstructions.td, SI_SPILL_*), or None."""
-    match = _SPILL.match(opcode)
-    return (match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
 
 
 def is_copy(instruction: Instruction) -> bool:
@@ -124,32 +71,14 @@ def is_copy(instruction: Instruction) -> bool:
     return target not in _NO_PLACES and target not in EXEC_NAMES and source not in _NO_PLACES
 
 
-@lru_cache(maxsize=None)
-def restores_scalar(opcode: str) -> bool:
-    """Whether it gives a scalar register back what was saved, from a lane or a slot."""
-    kind = spill(opcode)
-    return opcode == LANE_RESTORE or (kind is not None and kind[0] == "S" and not kind[2])
-
-
-@lru_cache(maxsize=None)
-def may_move(opcode: str) -> bool:
-    """Whether it ``is_move``, or may be one, as its operands are."""
-    return opcode in COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
-
-
 def is_move(instruction: Instruction) -> bool:
     """Whether it moves values and computes none: copies, spill code, scalars into and out of vector lanes."""
-    return is_copy(instruction) or instruction.opcode in LANE_MOVES or spill(instruction.opcode) is not None
+    return is_copy(instruction) or instruction.opcode in LANE_MOVES or facts(instruction.opcode).spill is not None
 
 
 def acts_alone(instruction: Instruction) -> bool:
     """Moves and instructions that emit nothing: they never pair."""
-    return _may_act_alone(instruction.opcode) and (instruction.opcode in NO_CODE or is_move(instruction))
-
-
-@lru_cache(maxsize=None)
-def _may_act_alone(opcode: str) -> bool:
-    return opcode in NO_CODE or may_move(opcode)
+    return instruction.opcode in NO_CODE or (facts(instruction.opcode).may_move and is_move(instruction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +102,9 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
     Raises:
         UnsupportedError: spill code of a form that is not known.
     """
-    kind = spill(instruction.opcode)
+    kind = facts(instruction.opcode).spill
     if kind is None:
         return None
-    letter, bits, is_save = kind
     operands = instruction.all_operands
     if len(operands) < 2:
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
@@ -185,66 +113,14 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
     if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit():
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
-    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset)
-
-
-@lru_cache(maxsize=None)
-def is_pure_opcode(opcode: str) -> bool:
-    """Whether LLVM's table and the list above say that an opcode only computes its one result: thread by thread, or
-    from what the active threads hold (``result_depends_on_exec``).
-    """
-    if opcode in _PSEUDO_PURE or result_depends_on_exec(opcode):
-        return True
-    table = instruction_table(opcode)
-    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
-        return False
-    if _ROUNDS.match(opcode) and "mode" not in table.implicit_uses:
-        return False
-    if not table.format & _PURE_FORMATS or (table.properties | table.format) & _NEVER_PURE:
-        return opcode.startswith("V_ACCVGPR_")
-    return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
-
-
-def _leaves_half(opcode: str, table: InstructionDescription) -> bool:
-    """Whether it writes a half of a 32-bit register: the other half keeps what the register held before, which differs
-    where the instruction stands again. What is tied is read, and so is that half, but for the old value of DPP.
-    """
-    result, *sources = table.operands
-    return (
-        "_32" in result.register_class
-        and bool(_NARROW.match(opcode))
-        and not _ZEROES_HALF.match(opcode)
-        and (opcode.endswith("_dpp") or all(source.tied_to != 0 for source in sources))
-    )
-
-
-@lru_cache(maxsize=None)
-def result_depends_on_exec(opcode: str) -> bool:
-    """Whether the one result depends on which threads are active, and on what all of these hold, and on nothing else.
-
-    That is so for the mask of a comparison, which is 0 for threads that are not active (ISA manuals, VOPC), and for DPP
-    that LLVM repeats and that reads no inactive thread (``inactive.py``).
-    """
-    table = instruction_table(opcode)
-    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode) or _leaves_half(opcode, table):
-        return False
-    if _ROUNDS.match(opcode) and "mode" not in table.implicit_uses:
-        return False
-    properties = table.properties | table.format
-    if not properties & _NEVER_PURE:
-        return bool(_COMPARISON.match(opcode)) and "VALU" in properties
-    return (
-        not properties & (_NEVER_PURE - {"DPP", "convergent"})
-        and {"DPP", "VALU", "rematerialisable"} <= properties
-        and reach(opcode) is Reach.ACTIVE
-    )
+    return SpillSlot(*kind, operands[0], int(number), offset)
 
 
 def leaves_old(instruction: Instruction) -> bool:
     """Whether it is DPP that leaves its first operand, the old value, unread: no row or bank is masked, and threads out
     of bounds read 0 (GCNDPPCombine.cpp: ``MaskAllLanes && BoundCtrlZero``).
     """
-    if not instruction.opcode.endswith("_dpp") or not result_depends_on_exec(instruction.opcode):
+    if not instruction.opcode.endswith("_dpp") or not facts(instruction.opcode).asks_exec:
         return False
     return [op.text for op in instruction.operands if not op.implicit][-3:] in (["15", "15", "1"], ["15", "15", "-1"])
 
@@ -255,10 +131,11 @@ def is_pure(instruction: Instruction) -> bool:
     Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
     SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC,
     which is treated as a definition like any other, as is the rest of a tuple that is implicitly defined with its part.
-    EXEC is not an input: the result of an active thread does not depend on it, but for ``result_depends_on_exec``.
+    EXEC is not an input: the result of an active thread does not depend on it, but for ``asks_exec``.
     """
-    loads = is_scalar_load(instruction.opcode)
-    if not (loads or is_pure_opcode(instruction.opcode)):
+    known = facts(instruction.opcode)
+    loads = known.loads_scalars
+    if not (loads or known.is_pure):
         return False
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle:
         return False
@@ -269,23 +146,23 @@ def is_pure(instruction: Instruction) -> bool:
     if not all(map(_is_pure_operand, instruction.operands)):
         return False
     others = [op.text for op in instruction.operands if not op.is_reg]
-    if instruction.opcode not in _PSEUDO_PURE and any(map(_RELATIVE.match, others)):
+    if instruction.opcode not in PSEUDO_PURE and any(map(_RELATIVE.match, others)):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
     if instruction.memory:
         return False
-    return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
+    return "nofpexcept" in instruction.flags or not known.may_raise
 
 
 def is_plain_load(instruction: Instruction) -> bool:
     """Whether it loads, does nothing else, and may be left out where nothing reads its result (LiveRangeEdit.cpp,
     eliminateDeadDef; MachineInstr::isSafeToMove): it is not volatile, not atomic, and no monitor is set by it.
     """
-    table = instruction_table(instruction.opcode)
+    table = facts(instruction.opcode).table
     return (
         table is not None
-        and "may-load" in table.properties <= _LOADS_ONLY
+        and "may-load" in table.properties <= LOADS_ONLY
         and "MONITOR" not in instruction.opcode
         and len(instruction.defs) == 1
         and not (instruction.bundled or instruction.opens_bundle)
@@ -304,40 +181,6 @@ def _is_pure_operand(op: Operand) -> bool:
     return not op.phys or bool(_PURE_INPUT.match(op.phys))
 
 
-@lru_cache(maxsize=None)
-def is_scalar_load(opcode: str) -> bool:
-    """Whether it is a load of scalars, which is pure where its memory operand says that it gives the same anywhere."""
-    return bool(_SCALAR_LOAD.match(opcode))
-
-
-@lru_cache(maxsize=None)
-def instruction_table(opcode: str) -> InstructionDescription | None:
-    """What LLVM's table says of an opcode, on any target; None for one it does not have."""
-    return described(opcode)
-
-
-def table_of(opcode: str) -> InstructionDescription:
-    """As ``instruction_table``.
-
-    Raises:
-        UnsupportedError: LLVM's table does not have the opcode.
-    """
-    table = instruction_table(opcode)
-    if table is None:
-        raise UnsupportedError(f"{opcode} is not an instruction of the LLVM whose tables the audit has")
-    return table
-
-
-@lru_cache(maxsize=None)
-def canonical_opcode(opcode: str) -> str:
-    """Opcode up to the choice of register file for C and D of MFMA (``_vgprcd_e64`` and ``_e64`` compute the same).
-
-    AMDGPURewriteAGPRCopyMFMA.cpp switches between the two during allocation.
-    """
-    match = _MFMA_FORM.match(opcode)
-    return f"{match[1]}_e64" if match else opcode
-
-
 _ACCUMULATORS = (0, 3)
 """Numbers of D and C among the operands of an MFMA (VOP3PInstructions.td)."""
 
@@ -347,7 +190,6 @@ def reads_matrices(opcode: str) -> bool:
     return opcode.startswith("V_MFMA_")
 
 
-@lru_cache(maxsize=None)
 def either_file_operands(opcode: str) -> frozenset[int]:
     """Numbers of the operands whose class in LLVM's table holds VGPRs and AGPRs, on targets with one vector file
     (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says. The scales of an
@@ -359,18 +201,6 @@ def either_file_operands(opcode: str) -> frozenset[int]:
     if reads_matrices(opcode):
         either.update(number for number in _ACCUMULATORS if rows[number:])
     return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
-
-
-@lru_cache(maxsize=None)
-def is_return(opcode: str) -> bool:
-    """Whether control goes back to the caller, or on to a function that returns to it; S_ENDPGM ends the wave."""
-    return "return" in table_of(opcode).properties and not opcode.startswith("S_ENDPGM")
-
-
-@lru_cache(maxsize=None)
-def may_raise(opcode: str) -> bool:
-    """Whether it may raise a floating-point exception, so that LLVM neither repeats nor drops it without nofpexcept."""
-    return "may-raise-fp-exception" in table_of(opcode).properties
 
 
 def is_followed(instruction: Instruction) -> bool:
@@ -402,18 +232,6 @@ _ADDRESSING_BITS = frozenset({27, 28})
 SIDefines.h)."""
 
 
-@lru_cache(maxsize=None)
-def is_terminator(opcode: str) -> bool:
-    """Whether only terminators may follow it in its block (MachineBasicBlock::getFirstTerminator)."""
-    return "terminator" in table_of(opcode).properties
-
-
-@lru_cache(maxsize=None)
-def _ties_of(opcode: str) -> tuple[tuple[int, int], ...]:
-    rows = table_of(opcode).operands
-    return tuple((number, row.tied_to) for number, row in enumerate(rows) if row.tied_to >= 0)
-
-
 def ties(instruction: Instruction) -> dict[int, int]:
     """For each operand that must be the register of a definition, the number of that definition (LLVM's numbering).
 
@@ -421,7 +239,7 @@ def ties(instruction: Instruction) -> dict[int, int]:
     the ties of inline assembly and of SDWA stand in the text alone.
     """
     in_text = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
-    by_table = _ties_of(instruction.opcode)
+    by_table = listed(instruction.opcode).ties
     if instruction.opcode in INLINE_ASSEMBLY:
         in_text.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
     return {**in_text, **dict(by_table)} if by_table else in_text
@@ -429,24 +247,14 @@ def ties(instruction: Instruction) -> dict[int, int]:
 
 def may_be_tied(instruction: Instruction) -> bool:
     """Whether its text, or LLVM's table, may tie an operand."""
-    if instruction.opcode in INLINE_ASSEMBLY or _ties_of(instruction.opcode):
+    if instruction.opcode in INLINE_ASSEMBLY or listed(instruction.opcode).ties:
         return True
     return any(op.tied >= 0 for op in instruction.all_operands)
 
 
-@lru_cache(maxsize=None)
-def _early_clobbers_of(opcode: str) -> frozenset[int]:
-    return frozenset(number for number, row in enumerate(table_of(opcode).operands) if row.early_clobber)
-
-
-def has_early_clobbers(opcode: str) -> bool:
-    """Whether LLVM's table, or the text of inline assembly, may have results that are written before all is read."""
-    return opcode in INLINE_ASSEMBLY or bool(_early_clobbers_of(opcode))
-
-
 def early_clobbers(instruction: Instruction) -> frozenset[int]:
     """Numbers of the definitions that are written before all operands are read, by the text or by LLVM's table."""
-    by_table = _early_clobbers_of(instruction.opcode)
+    by_table = listed(instruction.opcode).early_clobbers
     in_text = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
     if instruction.opcode in INLINE_ASSEMBLY:
         in_text += [number for number, kind, _ in asm_operands(instruction) if kind == 3]
@@ -490,15 +298,17 @@ def _asm_flag(rows: Sequence[Operand], number: int) -> tuple[int, int, int]:
     return kind, next(ends, len(behind)), int(tied_to[1]) if tied_to else -1
 
 
+def exec_unclear(instruction: Instruction) -> bool:
+    """Whether it is followed only while all threads are active."""
+    if instruction.opcode in INLINE_ASSEMBLY:
+        return asks_other_threads(str(instruction))
+    return facts(instruction.opcode).reach is Reach.UNCLEAR
+
+
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
-    return may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
-
-
-@lru_cache(maxsize=None)
-def may_call(opcode: str) -> bool:
-    """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
-    return not table_of(opcode).properties.isdisjoint(("call", "variadic"))
+    called = may_call(table_of(instruction.opcode).properties)
+    return called and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 def preserved_by(call: Instruction) -> frozenset[int]:
@@ -516,3 +326,45 @@ def explicit_shape(operands: tuple[Operand, ...]) -> tuple[str, ...]:
             if not op.implicit
         ]
     )
+
+
+_MIXED_SOURCES = (1, 3, 5)
+
+_ADDEND = 2
+"""Number of S2 among the operands right of the opcode."""
+_CLAMP = 3
+"""Number of the bit that saturates the result, by which its low half depends on all of S2."""
+
+
+def is_read(instruction: Instruction, number: int, lane: int, lanes: int, *, vector: bool) -> bool:
+    """Whether lane ``lane`` of the ``lanes`` of an operand is read; ``number`` is its place in ``operands``.
+
+    ``vector``: it is in a vector register. Of a scalar pair the low half always is: gfx1250 takes it for both.
+    """
+    known = facts(instruction.opcode)
+    if not (known.is_packed or known.is_mixed) or number == 0 or instruction.operands[number].implicit:
+        return True
+    modifiers = instruction.operands[number - 1]
+    if modifiers.kind is not OperandKind.IMMEDIATE:
+        return True
+    bits = int(modifiers.text.split()[0])
+    if known.is_mixed:
+        # Where lanes are 32 bits wide there is one, and it is read.
+        return not vector or number not in _MIXED_SOURCES or lanes != 2 or not bits & 8 or lane == bool(bits & 4)
+    if not vector and 2 * lane < lanes:
+        return True
+    return (2 * lane >= lanes) in (bool(bits & 4), bool(bits & 8))
+
+
+def addend_of_high_half(instruction: Instruction) -> int:
+    """Number in ``operands`` of the operand whose upper half only the upper half of the result depends on; -1: none.
+
+    The carry out depends on it too. Where the text says that it is dead, or where it goes nowhere, it counts as two
+    values that need not agree (``execute.py``), so that a later read of it is no proof: the flag is not believed.
+    """
+    if not facts(instruction.opcode).is_wide_mad or len(instruction.defs) != 2:
+        return -1
+    carry = instruction.defs[1]
+    if not carry.dead and not carry.phys.startswith("sgpr_null"):
+        return -1
+    return _ADDEND if instruction.operands[_CLAMP].text == "0" else -1

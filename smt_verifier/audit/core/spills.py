@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from smt_verifier.audit.core.fields import row_fields
-from smt_verifier.audit.core.numbering import frame_indices
+from smt_verifier.audit.core.fields import frame_indices, row_fields
+from smt_verifier.audit.core.opcodes import DEBUG, facts
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, SpillSlot, spill, spill_slot
+from smt_verifier.audit.core.semantics import SpillSlot, spill_slot
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
@@ -39,7 +39,7 @@ class _Slots:
 
 def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str, *, has_agprs: bool) -> list[Finding]:
     """Findings of rule ``spill-slot`` about what a spill says; what it moves is ``alone.py``'s business."""
-    if not any(map(spill, post.opcodes)):
+    if not any(facts(opcode).spill for opcode in post.opcodes):
         return []
     spills = [
         (at, instruction, slot)
@@ -52,7 +52,7 @@ def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str
         for function in (pre, post)
         for block in function.blocks
         for instruction in block.instructions
-        if spill(instruction.opcode) is None and instruction.opcode not in DEBUG
+        if facts(instruction.opcode).spill is None and instruction.opcode not in DEBUG
         for kind, number in frame_indices(instruction)
         if kind == "stack"
     }
@@ -79,7 +79,7 @@ def moving_addresses(functions: Iterable[MachineFunction], kept_units: frozenset
         kept_units: what every callee leaves as it was, which those registers are part of.
     """
     functions = tuple(functions)
-    if not any(any(map(spill, function.opcodes)) for function in functions):
+    if not any(any(facts(opcode).spill for opcode in function.opcodes) for function in functions):
         return frozenset()
     addressing = {u for u in kept_units if SGPR_BASE <= u < SPECIAL_BASE}.union(physical_register("flat_scr").units)
     for function in functions:

@@ -37,7 +37,7 @@ ByClass = frozenset[tuple[Signature, int]]
 
 
 class Trait(Enum):
-    """What may be known of a mask, or of a scalar (``active.py``)."""
+    """What may be known of a mask, or of a scalar (``masks.py``)."""
 
     NOT_EMPTY = "not empty"
     PART_OF_EXEC = "part of EXEC"
@@ -202,7 +202,7 @@ class State:
         atoms: classes of threads with their vector lanes.
         masks: masks whose value is known exactly as a union of classes.
         bounded: masks of which it is only known that they hold no thread outside all classes.
-        known_traits: what else is known of masks and of numbers of threads (``active.py``).
+        known_traits: what else is known of masks and of numbers of threads (``masks.py``).
         inhabited: sets of classes that hold at least one thread together.
         first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
         tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.audit.core.report import Finding, FunctionAudit
-from smt_verifier.audit.core.semantics import is_pure, is_scalar_load
+from smt_verifier.audit.core.semantics import is_pure
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -51,7 +52,7 @@ def undecided(refuted: FunctionAudit, assumed: FunctionAudit) -> FunctionAudit:
 def rests_on_values(refuted: FunctionAudit, post: MachineFunction | None = None) -> bool:
     """Whether only values are at fault, no rule of the machine; or, of ``post``, loads from undefined addresses."""
     instructions = (i for b in post.blocks for i in b.instructions) if post is not None else ()
-    loads = {i.line for i in instructions if is_scalar_load(i.opcode) and _undefined(i)}
+    loads = {i.line for i in instructions if facts(i.opcode).loads_scalars and _undefined(i)}
     return refuted.outcome is Outcome.REFUTED and all(_of_value(f, loads) for f in refuted.findings)
 
 
@@ -71,5 +72,5 @@ def _with_constant(instruction: Instruction) -> Instruction:
     undefined_operands = _undefined(instruction)
     if not undefined_operands:
         return instruction
-    same = _SAME_ADDRESS if is_scalar_load(instruction.opcode) else _SAME
+    same = _SAME_ADDRESS if facts(instruction.opcode).loads_scalars else _SAME
     return replace(instruction, operands=tuple(same if op in undefined_operands else op for op in instruction.operands))

@@ -7,6 +7,6 @@ OR-Tools is loaded when an ``ExactAllocator`` is made, not before.
 """
 
 from verilocc_mlir.allocators.exact.allocator import ExactAllocator, ExactResult, Order
-from verilocc_mlir.allocators.exact.solver import available
+from verilocc_mlir.allocators.exact.frame import available
 
 __all__ = ["ExactAllocator", "ExactResult", "Order", "available"]

@@ -12,8 +12,7 @@ from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact.bound import PackingModel, counted_bound, shared_bound
 from verilocc_mlir.allocators.exact.copies import Cheapest, fewest_copies, no_dearer
-from verilocc_mlir.allocators.exact.frame import Layout
-from verilocc_mlir.allocators.exact.solver import Budget, load
+from verilocc_mlir.allocators.exact.frame import Budget, Layout, load
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.allocators.tables import Tables

@@ -9,8 +9,19 @@ from typing import Any
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import runs
-from verilocc_mlir.allocators.exact.frame import SPLIT, Apart, Frame, Layout, Together, at_instants, pieces
-from verilocc_mlir.allocators.exact.solver import Answer, Budget, ask, load
+from verilocc_mlir.allocators.exact.frame import (
+    SPLIT,
+    Answer,
+    Apart,
+    Budget,
+    Frame,
+    Layout,
+    Together,
+    ask,
+    at_instants,
+    load,
+    pieces,
+)
 
 
 def counted_bound(layout: Layout) -> int:

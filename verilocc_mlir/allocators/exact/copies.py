@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
 from verilocc_mlir.allocators.exact.bound import PackingModel
-from verilocc_mlir.allocators.exact.frame import Layout
-from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget, load
+from verilocc_mlir.allocators.exact.frame import SCALE, Answer, Budget, Layout, load
 from verilocc_mlir.allocators.items import meet
 from verilocc_mlir.problem.model import Preference
 

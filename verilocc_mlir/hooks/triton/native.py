@@ -27,7 +27,7 @@ from verilocc_mlir.crew.jobs import JobCrew
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
-from verilocc_mlir.mir.stages import stop_before
+from verilocc_mlir.mir.model import stop_before
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.native import PHASES, NativeKernel, named, native_phases
 from verilocc_mlir.pipeline.settings import Emit, Settings

@@ -38,7 +38,7 @@ from verilocc_mlir.results.measure import (
     Round,
     Sameness,
 )
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.version import __version__
 
 # Plans as configurations of Triton's autotuner: what says which plan a kernel is compiled by.

@@ -29,7 +29,7 @@ from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.ray_cluster import Lost, Tasks, check_versions, connected, kept
 from verilocc_mlir.results.compile import EXIT_CODES, Report
-from verilocc_mlir.results.documents.compile import to_data
+from verilocc_mlir.results.compile_document import to_data
 from verilocc_mlir.toolchain.choose import choose_tools
 
 # Jobs in worker processes of this machine: whatever one does (crash, hang, run out of memory) costs its job only.

@@ -12,9 +12,9 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import LAST_PHASE
-from verilocc_mlir.results.documents.compile import CompileDocument, FunctionForm
+from verilocc_mlir.results.compile_document import CompileDocument, FunctionForm
+from verilocc_mlir.toolchain.descriptor import read_code_object
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.metadata import read_code_object
 
 BEFORE = "before"
 """Name of the part that is the machine IR as it entered allocation; it comes with ``Emit.MIR``."""
@@ -45,7 +45,7 @@ class Result:
         number: the job's.
         outcome: INVALID for bad input or a tool that failed.
         data: the result in the form asked for; None unless it is proved.
-        report: the report as ``results.documents.compile.to_data`` has it, None where it did not come to one.
+        report: the report as ``results.compile_document.to_data`` has it, None where it did not come to one.
         message: why it is not proved, in a line.
         final: the job would end the same way again, as far as can be told.
         seconds: elapsed time of the work itself.

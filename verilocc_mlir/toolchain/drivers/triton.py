@@ -31,7 +31,7 @@ from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.find import LlvmTools, kept
 from verilocc_mlir.toolchain.mir_repairs import function_headers, is_wave32, mend_implicit_vcc, without_frame_marks
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
 
@@ -200,9 +200,10 @@ class TritonDriver:
 
     def _must_know(self, flags: list[str], where: str) -> None:
         """Refuse options that LLVM does not know: it ignores them silently."""
+        known = kept(self.tools.library, "options", _option_names).split() if flags else []
         for flag in flags:
             name = flag.lstrip("-").partition("=")[0]
-            if name not in _option_names(self.tools):
+            if name not in known:
                 raise InputError(f"{self.tools.version_text} has no option {flag}", where=where, hint=_USE_LLC)
 
 
@@ -276,9 +277,10 @@ def _workers(library: str, kind: str) -> JobCrew:
     return JobCrew(partial(triton_worker.work, library))
 
 
-@cache
-def _option_names(tools: TritonTools) -> frozenset[str]:
-    return frozenset(re.findall(r"^\s+--?([\w.-]+)", output_of(str(tools.library), ["-help-hidden"]), re.MULTILINE))
+def _option_names(library: Path) -> str:
+    """The names of all options, or ``"!"`` where it lists none."""
+    listed = re.findall(r"^\s+--?([\w.-]+)", output_of(str(library), ["-help-hidden"]), re.MULTILINE)
+    return " ".join(listed) or "!"
 
 
 # Triton's library as a set of LLVM tools.

@@ -50,12 +50,12 @@ _KERNELS = {
 
 @dataclass(frozen=True)
 class _Signature:
-    """``pointers``: name to ``"e"`` (the element type) or a type; ``scalars``: name to type; ``tuples``: name of a
-    constant to the values of a cell that are its items.
+    """``pointers``: name to ``"e"`` (the element type) or a type; ``scalars``: name to type, or types of a tuple;
+    ``tuples``: name of a constant to the values of a cell that are its items.
     """
 
     pointers: dict[str, str]
-    scalars: dict[str, str]
+    scalars: Mapping[str, str | tuple[str, ...]]
     tuples: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
 
     def constants(self, values: Mapping[str, Value]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ _SIGNATURES = {
     "matmul": _Signature(dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "e"),
                          dict.fromkeys(("m", "n", "k", "stride_am", "stride_bk", "stride_cm"), "i32")),
     "matmul_fused": _Signature(dict.fromkeys(("a_ptr", "b_ptr", "bias_ptr", "c_ptr"), "e"),
-                               dict.fromkeys(("m", "n", "k", "stride_am", "stride_b", "stride_cm"), "i32"),
+                               dict.fromkeys(("sizes", "strides"), ("i32",) * 3),
                                {"BLOCK": ("BLOCK_M", "BLOCK_N", "BLOCK_K"),
                                 "FORM": ("TRANSPOSED", "EVEN", "EPILOGUE")}),
     "swiglu": _Signature(dict.fromkeys(("x_ptr", "gate_ptr", "up_ptr", "out_ptr"), "e"),
@@ -81,14 +81,16 @@ _SIGNATURES = {
                                       **dict.fromkeys(("dk_ptr", "dv_ptr"), "e")},
                                      {"scale": "fp32", "length": "i32"}),
     "attention": _Signature(dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), "e"),
-                            {"scale": "fp32", "length": "i32", "group": "i32"}),
+                            {"scale": "fp32", "length": "i32", "group": "i32"},
+                            {"SEEN": ("MASK", "WINDOW"), "BLOCK": ("BLOCK_M", "BLOCK_N", "HEAD")}),
     "softmax": _Signature(dict.fromkeys(("x_ptr", "out_ptr"), "e"), {"columns": "i32"}),
     "layernorm": _Signature(dict.fromkeys(("x_ptr", "weight_ptr", "bias_ptr", "out_ptr"), "e"),
                             {"columns": "i32", "eps": "fp32"}),
     "layernorm_backward": _Signature({**dict.fromkeys(("dout_ptr", "x_ptr", "weight_ptr", "dx_ptr"), "e"),
                                       "dweight_ptr": "fp32"}, {"columns": "i32", "eps": "fp32"}),
     "convolution": _Signature(dict.fromkeys(("x_ptr", "w_ptr", "out_ptr"), "e"),
-                              dict.fromkeys(("height", "width", "channels", "filters"), "i32")),
+                              dict.fromkeys(("height", "width", "channels", "filters"), "i32"),
+                              {"BLOCK": ("BLOCK_M", "BLOCK_N", "BLOCK_K")}),
     "depthwise": _Signature(dict.fromkeys(("x_ptr", "w_ptr", "out_ptr"), "e"),
                             dict.fromkeys(("width", "channels"), "i32")),
     "rotary": _Signature(dict.fromkeys(("x_ptr", "cos_ptr", "sin_ptr", "out_ptr"), "e"), {"heads": "i32"}),
@@ -158,8 +160,12 @@ def make(cell: Cell) -> str:
     kinds = {**pointers, **signature.scalars, **dict.fromkeys(constants, "constexpr")}
     function = _function(name)
     ordered = {p: kinds[p] for p in function.arg_names}
-    aligned = [p for p, kind in ordered.items() if kind[0] == "*" or (kind == "i32" and p != "group")]
-    places = {(list(ordered).index(p),): [["tt.divisibility", 16]] for p in aligned}
+    places = {
+        (at, *within): [["tt.divisibility", 16]]
+        for at, (parameter, kind) in enumerate(ordered.items())
+        for within, of in ([((n,), item) for n, item in enumerate(kind)] if isinstance(kind, tuple) else [((), kind)])
+        if of[0] == "*" or (of == "i32" and parameter != "group")
+    }
     source = triton.compiler.ASTSource(function, ordered, constants, places)
     backends = importlib.import_module("triton.backends.compiler")
     target = backends.GPUTarget("hip", cell.target, _wave(cell.target))

@@ -11,12 +11,15 @@ import triton.language as tl
 
 @triton.jit
 def matmul_fused(
-    a_ptr, b_ptr, bias_ptr, c_ptr, m, n, k, stride_am, stride_b, stride_cm, BLOCK: tl.constexpr, FORM: tl.constexpr,
+    a_ptr, b_ptr, bias_ptr, c_ptr, sizes, strides, BLOCK: tl.constexpr, FORM: tl.constexpr,
 ):  # fmt: skip
     """C = f(A B + bias); B is K x N, or N x K if ``TRANSPOSED``; ``EVEN`` sizes need no masks along K.
 
-    ``BLOCK`` is rows, columns and depth of a tile, ``FORM`` is ``TRANSPOSED``, ``EVEN`` and the epilogue f.
+    ``sizes`` are m, n and k, ``strides`` those of A, B and C. ``BLOCK`` is rows, columns and depth of a tile, ``FORM``
+    is ``TRANSPOSED``, ``EVEN`` and the epilogue f.
     """
+    m, n, k = sizes
+    stride_am, stride_b, stride_cm = strides
     BLOCK_M: tl.constexpr = BLOCK[0]
     BLOCK_N: tl.constexpr = BLOCK[1]
     BLOCK_K: tl.constexpr = BLOCK[2]
@@ -85,9 +88,17 @@ def swiglu(
 @triton.jit
 def attention(
     q_ptr, k_ptr, v_ptr, out_ptr, scale, length, group,
-    MASK: tl.constexpr, WINDOW: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD: tl.constexpr,
+    SEEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """softmax(Q K^T) V where ``group`` query heads share a key head; causal, with a window, or neither."""
+    """softmax(Q K^T) V where ``group`` query heads share a key head.
+
+    ``SEEN`` is the mask (causal, a window, or none) and the window, ``BLOCK`` is queries, keys and depth of a tile.
+    """
+    MASK: tl.constexpr = SEEN[0]
+    WINDOW: tl.constexpr = SEEN[1]
+    BLOCK_M: tl.constexpr = BLOCK[0]
+    BLOCK_N: tl.constexpr = BLOCK[1]
+    HEAD: tl.constexpr = BLOCK[2]
     row = tl.program_id(0)
     head = tl.program_id(1)
     q_base = head.to(tl.int64) * length * HEAD
@@ -192,9 +203,12 @@ def layernorm_backward(
 @triton.jit
 def convolution(
     x_ptr, w_ptr, out_ptr, height, width, channels, filters,
-    TAPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    TAPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A 2-D convolution as an implicit matmul: rows are points (NHWC), K runs over taps and channels."""
+    BLOCK_M: tl.constexpr = BLOCK[0]
+    BLOCK_N: tl.constexpr = BLOCK[1]
+    BLOCK_K: tl.constexpr = BLOCK[2]
     points = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K)

@@ -1,1 +1,0 @@
-"""Kernels read from what compilers write, and compared with a baseline."""

@@ -1,1 +1,0 @@
-"""The JSON form of each result."""
