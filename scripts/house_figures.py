@@ -38,7 +38,8 @@ class Module:
     def parameters(self) -> Iterator[tuple[int, str]]:
         for function in self.functions:
             given = function.args
-            yield len([*given.posonlyargs, *given.args, *given.kwonlyargs]), f"{self.name}.{function.name}"
+            names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            yield len(names) - (names[:1] in (["self"], ["cls"])), f"{self.name}.{function.name}"
 
     def imports_inside_functions(self) -> int:
         found = {
