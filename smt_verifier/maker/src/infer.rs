@@ -15,7 +15,7 @@ use crate::certificate::{Block, Certificate};
 use crate::liveness::{wanted, Asked, Splits};
 use crate::observed::{meet, same, Observed, Scope};
 use crate::pairing::{pair_all, Pairing};
-use crate::program::{Place, Program};
+use crate::program::{Place, Program, Row};
 
 /// Rounds over all blocks until the claims must have settled.
 const ROUNDS: usize = 200;
@@ -83,7 +83,7 @@ pub fn find(
                 continue;
             }
             let first = !std::mem::replace(&mut compared[n], true);
-            let (state, repeats) = run(context, texts, &found, n, first)?;
+            let (state, repeats) = run(context, texts, &program.rows[0][n], &found, n, first)?;
             found.parts[n].repeats = repeats;
             for next in blocks[n].successors.iter().copied() {
                 let seen = scope.observe(n, next, &state);
@@ -113,10 +113,11 @@ pub fn begin(context: &Context<'_>, observed: Option<&Observed>, block: usize) -
     state
 }
 
-/// Execute a block without asking that anything agrees, and choose what is repeated. The state behind it. `compare`: whether
+/// Execute a block without asking that anything agrees, and choose what is repeated. The state behind it. `rows`: those of P.
+/// `compare`: whether
 /// pairs are the same but for what they read.
 fn run<'a>(
-    context: &'a Context<'a>, texts: &'a Texts, found: &Found, block: usize, compare: bool,
+    context: &'a Context<'a>, texts: &'a Texts, rows: &[Row], found: &Found, block: usize, compare: bool,
 ) -> Done<(State, Map<u32, Place>)> {
     let (p, q) = (&context.before.blocks[block].instructions, &context.after.blocks[block].instructions);
     let mut walk =
@@ -141,9 +142,12 @@ fn run<'a>(
                 let marks = (0..).map(|n| u32::MAX - n);
                 walk.state.classes.iter_mut().zip(marks).for_each(|(class, mark)| _ = class.masks.insert(mark, true));
             }
-            let vague = if *take == Take::After { Vec::new() } else { without_mask(&walk.state, &p[i]) };
+            let of_p = *take != Take::After;
+            let vague = if of_p { without_mask(&walk.state, &p[i]) } else { Vec::new() };
+            let fresh = if of_p { fresh_cells(context, &walk.state, &p[i], &rows[i]) } else { Vec::new() };
             walk.step(*take, &options)?;
             vague.into_iter().for_each(|name| walk.state.facts.forget(name));
+            fresh.into_iter().for_each(|name| walk.state.forget(name, &[]));
             if divides {
                 put_side_by_side(&mut walk.state.classes);
             }
@@ -168,6 +172,20 @@ fn without_mask(state: &State, p: &Instruction) -> Vec<Lane> {
     let vague =
         |lane: &Lane| !lane.vector && !lane.is_scc() && !lane.is_exec() && !written.contains(lane) && unknown(lane);
     p.lanes(Operand::is_use).into_iter().filter(vague).collect()
+}
+
+/// Cells that the second checker says are undefined, and the first one does not: of a physical register that a save makes anew
+/// those of which nothing is known, and those of a register of which a half is undefined, lane by lane.
+fn fresh_cells(context: &Context<'_>, state: &State, p: &Instruction, row: &Row) -> Vec<Lane> {
+    let Some(moved) = &row.moved else {
+        let upper = |lane: &Lane| lane.vector && *lane != lane.base();
+        let lost = p.lanes(Operand::is_def).into_iter().filter(|lane| p.has("undefines") && upper(lane));
+        return lost.flat_map(|lane| state.cells_in(lane)).collect();
+    };
+    let written = |cell: &Lane| moved.pairs.iter().any(|(to, _)| to == cell);
+    let known = |cell: &Lane| state.wave().is_doubtful(*cell) || !state.wave().places(*cell).is_empty();
+    let fresh = |cell: &Lane| cell.of == Of::Unit && !known(cell) && !written(cell);
+    moved.lost_cells(context).into_iter().filter(fresh).collect()
 }
 
 /// Each class has one mask more than it should, by which those that come from one are known.
