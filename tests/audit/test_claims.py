@@ -23,6 +23,7 @@ VGPR1, VGPR9 = (-1 - 2 * n for n in (1, 9))
 @pytest.fixture(autouse=True)
 def _the_search_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one checker alone is at hand, the search must prove it too."""
+    monkeypatch.setattr(verdict, "made_certificate", lambda *_, **__: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(verdict, "second_checker", lambda *_, **__: None)  # pyright: ignore[reportUnknownLambdaType]
 
 

@@ -87,6 +87,7 @@ def test_too_many_that_do_reach_exec_are_forgotten_for_a_while(width: int) -> No
 
 def test_too_many_classes_are_unknown_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "MAX_WORK", 20)
+    monkeypatch.setattr(verdict, "made_certificate", lambda *_, **__: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(verdict, "second_checker", lambda *_, **__: None)  # pyright: ignore[reportUnknownLambdaType]
     mir = text(COMPARE, SELECT, union_of(2))
     assert Pair("gfx942", mir, mir).audit().outcome is Outcome.UNKNOWN

@@ -84,6 +84,7 @@ pub fn find(
             }
             let first = !std::mem::replace(&mut compared[n], true);
             let (state, repeats) = run(context, texts, &program.rows[0][n], &found, n, first)?;
+            program.spend(state.now as usize * state.classes.len())?;
             found.parts[n].repeats = repeats;
             for next in blocks[n].successors.iter().copied() {
                 let seen = scope.observe(n, next, &state);

@@ -1,10 +1,11 @@
 //! What making a certificate asks of both texts time and again: the operation of each instruction, and the order of blocks.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use verilocc_check::context::Context;
 use verilocc_check::forms::is_pure;
-use verilocc_check::model::{Done, Function, Instruction, Kind};
+use verilocc_check::model::{Done, Function, Instruction, Kind, Refused};
 use verilocc_check::moves::{self, Move};
 
 /// Block and number of an instruction.
@@ -32,7 +33,12 @@ pub struct Program {
     pub rows: [Vec<Vec<Row>>; 2],
     /// The blocks that can be reached, each before its successors but for loops.
     pub order: Vec<usize>,
+    /// Steps that the search may still take, each counted once for every class of threads.
+    left: Cell<usize>,
 }
+
+/// No certificate of a function that is followed takes so many steps: some 20 s.
+const MOST_STEPS: usize = 40_000_000;
 
 impl Program {
     /// # Errors
@@ -40,7 +46,15 @@ impl Program {
     pub fn of(context: &Context<'_>) -> Done<Program> {
         let mut numbers = HashMap::new();
         let rows = [rows(context, context.before, &mut numbers)?, rows(context, context.after, &mut numbers)?];
-        Ok(Program { rows, order: reverse_postorder(context.before) })
+        Ok(Program { rows, order: reverse_postorder(context.before), left: Cell::new(MOST_STEPS) })
+    }
+
+    /// # Errors
+    /// The search has taken too many steps.
+    pub fn spend(&self, steps: usize) -> Done {
+        let left = self.left.get().checked_sub(steps);
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or_else(|| Refused::new("certificate", "the search takes too many steps", ""))
     }
 
     pub fn row(&self, side: usize, (block, number): Place) -> &Row {
