@@ -128,7 +128,7 @@ def test_the_wheel_has_the_contract_and_the_pages(tmp_path: Path) -> None:
         name.rpartition("/")[2] for name in names if name.startswith("verilocc/v1/") and name.endswith(".proto")
     } == protos
     if builds_the_second_checker():
-        assert "smt_verifier/bin/verilocc-check" in names
+        assert {"smt_verifier/bin/verilocc-check", "smt_verifier/bin/verilocc-certify"} <= set(names)
     if COMPILED is not None:
         assert any(name.startswith(f"smt_verifier/bin/compiled/{COMPILED.name}/") for name in names)
     pages = {name.partition("/share/doc/verilocc-mlir/")[2] for name in names if name.endswith(".md")}
