@@ -61,7 +61,8 @@ def made_certificate(
         text = out.read_text(encoding="utf-8") if out.is_file() else ""
     said = _said(run) if not isinstance(run, Exception) else None
     if said is None or (said[0] and not text):
-        return "", (False, 0, "checker", f"the maker of certificates did not answer: {run}"[:300], "")
+        why = f"within {_SECONDS:.0f} s" if isinstance(run, subprocess.TimeoutExpired) else f"as it should: {run}"[:300]
+        return "", (False, 0, "checker", f"the maker of certificates did not answer {why}", "")
     return text, said
 
 

@@ -22,6 +22,7 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             branched |= i.has("branch");
             let leaves = i.has("indirect-branch") && block.successors.is_empty();
             ensure!(!leaves, "well-formed", i, "it leaves the function, and is no return");
+            ensure!(!i.has("asm-goto"), "not-followed", i, "assembly that may branch");
             ensure!(!ended || i.has("trap"), "well-formed", i, "it stands behind a return");
             ended |= i.has("return");
             ensure!(!ended || block.successors.is_empty(), "well-formed", i, "it returns, in a block that has successors");
@@ -31,7 +32,7 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             terminator = Some(i).filter(|i| i.has("terminator")).or(terminator);
             for target in i.operands.iter().filter(|o| o.kind == Kind::Block && i.name != "PHI") {
                 let leads = block.successors.contains(&(target.number as usize));
-                let fits = leads && (i.has("terminator") || i.has("asm-goto"));
+                let fits = leads && i.has("terminator");
                 ensure!(fits, "well-formed", i, "{} is no successor of its block", target.text);
             }
         }
