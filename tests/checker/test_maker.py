@@ -30,7 +30,7 @@ def both_make(before: str, after: str, function: str, cpu: str, *, saved_later: 
     assert made is not None
     both = prepare(read(before), read(after), function, cpu, saved_later=saved_later)
     assert made[0] == write_certificate(certify(both).certificate, both.before.grain)
-    assert check(before, after, made[0], cpu, saved_later=saved_later).operands == made[1]
+    assert made[1] == (True, check(before, after, made[0], cpu, saved_later=saved_later).operands, "", "", "")
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kind == RIGHT], ids=lambda c: c.name)
@@ -71,7 +71,7 @@ def test_a_certificate_that_the_first_checker_refuses_is_made_again(monkeypatch:
     (name, *_) = [function.name for function in read(before).functions]
     right = certify_texts(before, after, name, case.target)
     wrong = right.text.replace("steps ", "steps 1+ ", 1)
-    monkeypatch.setattr(verdict, "made_certificate", lambda *_, **__: (wrong, 1))  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(verdict, "made_certificate", lambda *_, **__: (wrong, (True, 1, "", "", "")))  # pyright: ignore[reportUnknownLambdaType]
     assert certify_texts(before, after, name, case.target) == right
 
 
@@ -83,7 +83,10 @@ def test_the_variable_names_the_program(monkeypatch: pytest.MonkeyPatch, tmp_pat
     program.write_text("#!/bin/sh\necho 'accepted: 3 operands compared'\n")
     program.chmod(0o755)
     monkeypatch.setenv(MAKER_ENVIRONMENT, str(program))
-    assert made_certificate("", "", "gfx942", "f") is None, "it has written nothing"
+    made = made_certificate("", "", "gfx942", "f")
+    assert made is not None
+    text, (accepted, _, rule, *_) = made
+    assert (text, accepted, rule) == ("", False, "checker"), "it has written nothing"
 
 
 def test_nothing_is_written_where_there_is_no_certificate(tmp_path: Path) -> None:
