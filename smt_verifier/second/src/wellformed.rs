@@ -25,7 +25,12 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             ensure!(!i.has("asm-goto"), "not-followed", i, "assembly that may branch");
             ensure!(!ended || i.has("trap"), "well-formed", i, "it stands behind a return");
             ended |= i.has("return");
-            ensure!(!ended || block.successors.is_empty(), "well-formed", i, "it returns, in a block that has successors");
+            ensure!(
+                !ended || block.successors.is_empty(),
+                "well-formed",
+                i,
+                "it returns, in a block that has successors"
+            );
             ensure!(!keeps_a_part(i), "well-formed", i, "it keeps a part of what it does not read");
             let may_stand = |other: &Instruction| i.has("terminator") || i.has("trap") && other.has("barrier");
             ensure!(terminator.is_none_or(may_stand), "well-formed", i, "it stands behind a terminator");
