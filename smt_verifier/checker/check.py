@@ -331,8 +331,8 @@ def initial_state(both: Both) -> State:
     """The function's entry (4.1)."""
     scalars, vectors = Part(), Part()
     declared = declared_units(both.after, 0)
-    unnamed = {k for vreg in both.before.function.registers for k in both.before.all_lanes(vreg)}
-    for key in unnamed | both.before.named | {k for k in both.after.named if k < VIRTUAL}:
+    virtual = {k for vreg in both.before.function.registers for k in both.before.all_lanes(vreg)}
+    for key in virtual | both.before.named | {k for k in both.after.named if k < VIRTUAL}:
         part = vectors if both.before.is_vector(key) else scalars
         if key < VIRTUAL:
             part.add(key, (key,))

@@ -240,17 +240,17 @@ class Execution(Effects):
 
     def _require_followed(self, a: Instruction, opcode: Opcode) -> None:
         """No whole-wave code, no mode in which opcodes mean something else, nothing that takes registers away (6)."""
-        is_odd = False
+        is_not_followed = False
         if "setreg" in opcode.traits:
             place = [o.number for o in a.operands if not o.is_implicit][-1] & 0xFFFF
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             naming = _ADDRESSING | _UPPER if self.both.processor.addressable_vgprs > 256 else _ADDRESSING
-            is_odd = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
+            is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
         if "message" in opcode.traits and any(
             o.number & 0xFF == _DEALLOC_VGPRS for o in a.operands if not o.is_implicit
         ):
-            is_odd = True
-        if is_odd or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
+            is_not_followed = True
+        if is_not_followed or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
     def _runs_for(

@@ -113,11 +113,9 @@ def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
     """Whether an instruction keeps a part of its result, which it reads nowhere (DST_OP_SEL, UNUSED_PRESERVE, TFE)."""
     if "keeps" not in opcode.values or any(row.tied_to == 0 for row in opcode.operands):
         return False
-    numbers = opcode.numbers("keeps")
-    keeps = False
-    for number, bits, value in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-        operand = instruction.operands[opcode.definitions + number]
-        keeps = keeps or operand.kind is not Kind.IMMEDIATE or operand.number & bits == value
+    numbers, operands = opcode.numbers("keeps"), instruction.operands[opcode.definitions :]
+    rows = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    keeps = any(operands[n].kind is not Kind.IMMEDIATE or operands[n].number & bits == value for n, bits, value in rows)
     return keeps and all(op.tied != 0 for op in instruction.operands)
 
 
