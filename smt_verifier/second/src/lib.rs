@@ -18,6 +18,7 @@ pub mod model;
 pub mod module;
 pub mod moves;
 pub mod order;
+pub mod program;
 mod propagated;
 pub mod state;
 pub mod tables;
