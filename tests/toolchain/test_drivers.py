@@ -341,7 +341,7 @@ def test_llvm_s_own_allocation_is_proved_phase_by_phase() -> None:
     tritons()
     path = next(p for p in kernel_paths() if p.name.startswith("gemm_mma_lds.") and cpu_of(p) == "gfx90a")
     settings = Settings(cpu="gfx90a", toolchain=ToolchainChoice.TRITON)
-    done = audit_llvm(path.read_bytes(), path.name, settings)
+    done = audit_llvm(path.read_bytes(), path.name, settings, each_phase=True)
     assert {pair.phase: pair.report.outcome for pair in done.pairs} == dict.fromkeys(
         ("sgpr", "vgpr", "all"), Outcome.PROVED
     )

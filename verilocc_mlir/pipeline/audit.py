@@ -14,6 +14,7 @@ from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
+from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choose import choose_tools
@@ -97,12 +98,18 @@ def audit_llvm(
     limits: SolverLimits = DEFAULT_LIMITS,
     record: Record = as_it_is,
     made: Callable[[Sides], None] = lambda _: None,
+    each_phase: bool = False,
 ) -> AuditRun:
-    """Have LLVM allocate a kernel phase by phase, and audit every phase of every function, and all phases at once.
+    """Audit LLVM's own allocation of a kernel: every function, all phases at once. Where that is not proved, every
+    phase by itself too, which says where.
+
+    What greedy makes of IR is the allocation of a plain compile. Machine IR and other allocators are taken through the
+    phases one by one, each resumed from the text of the one before.
 
     Args:
         data: LLVM IR, bitcode or pre-RA machine IR.
         settings: target and LLVM; what is about our allocation is not used.
+        each_phase: every phase by itself in any case.
         name: gives the texts their names from phase and ``"before"`` or ``"after"``.
         made: told of both texts of a phase before they are audited.
 
@@ -115,19 +122,22 @@ def audit_llvm(
     judge = Judge(target(kernel.cpu), limits, record)
     judge.notes += staged.notes
     pairs: list[AuditedPair] = []
+    plain = regalloc == "greedy" and staged.ir
+    texts = _of_plain_compile(staged) if plain else _phase_by_phase(staged, regalloc, judge.notes)
     try:
-        for phase, before, after in llvm_phases(compiler, staged.pre, regalloc):
+        for phase, before, after in texts:
             names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
             sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
             made(sides)
             pairs.append(judge.judge(sides))
-            if phase == "wwm" and regalloc != "greedy":
-                judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
+            if phase == "all" and pairs[-1].report.outcome is Outcome.PROVED and not each_phase:
+                break
     except ToolchainError as error:
         # A refutation stands, whatever llc makes of the text. Proofs say nothing about phases that were not reached.
         if all(pair.report.outcome is Outcome.PROVED for pair in pairs):
             raise
         judge.notes.append(f"the phases after {pairs[-1].phase} were not audited: {error}")
+    pairs.sort(key=lambda pair: pair.phase == "all")
     source = Listing(path, kernel.text)
     return AuditRun(
         __version__, compiler.toolchain.version_text, kernel.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
@@ -136,12 +146,16 @@ def audit_llvm(
 
 @dataclass(frozen=True)
 class StagedKernel:
-    """A kernel as it enters the first phase of allocation (``pre``), and the LLVM that goes on from there."""
+    """A kernel as it enters the first phase of allocation (``pre``), and the LLVM that goes on from there.
+
+    ``ir``: the IR that ``pre`` was made from; ``""`` where machine IR was given.
+    """
 
     kernel: Input
     compiler: StagedCompiler
     pre: str
     notes: tuple[str, ...]
+    ir: str = ""
 
 
 def open_kernel(data: bytes, path: str, settings: Settings) -> StagedKernel:
@@ -163,7 +177,7 @@ def open_kernel(data: bytes, path: str, settings: Settings) -> StagedKernel:
         return StagedKernel(kernel, compiler, compiler.accept_mir(kernel.text, reprint=True), ())
     lowered = to_pre_ra(compiler, kernel.text)
     rewritten = f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}"
-    return StagedKernel(kernel, compiler, lowered.mir, (rewritten,) if lowered.changes else ())
+    return StagedKernel(kernel, compiler, lowered.mir, (rewritten,) if lowered.changes else (), lowered.ir)
 
 
 def llvm_phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
@@ -179,6 +193,43 @@ def llvm_phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Itera
     final = compiler.llvm_allocate(vector, LlvmPhase.VGPR, regalloc)
     yield "vgpr", vector, final
     yield "all", pre, final
+
+
+def plain_phases(compiler: StagedCompiler, ir: str, pre: str, final: str) -> Iterator[tuple[Phase, str, str]]:
+    """Each phase of a plain compile, with both its texts, made when they are asked for.
+
+    Args:
+        pre: the text before the first phase.
+        final: the text after the last one (``direct_after``).
+    """
+    yield "sgpr", pre, compiler.direct_after(ir, LlvmPhase.SGPR)
+    vector = compiler.direct_before(ir, LlvmPhase.VGPR)
+    if has_wwm_registers(vector):
+        yield "wwm", compiler.direct_before(ir, LlvmPhase.WWM), compiler.direct_after(ir, LlvmPhase.WWM)
+    yield "vgpr", vector, final
+
+
+def _of_plain_compile(staged: StagedKernel) -> Iterator[tuple[str, str, str]]:
+    """All phases at once, then each."""
+    final = staged.compiler.direct_after(staged.ir, LlvmPhase.VGPR)
+    yield "all", staged.pre, final
+    yield from plain_phases(staged.compiler, staged.ir, staged.pre, final)
+
+
+def _phase_by_phase(staged: StagedKernel, regalloc: RegAlloc, notes: list[str]) -> Iterator[tuple[str, str, str]]:
+    """All phases at once, then each, up to the one at which LLVM fails."""
+    phases: list[tuple[str, str, str]] = []
+    failure: ToolchainError | None = None
+    try:
+        for texts in llvm_phases(staged.compiler, staged.pre, regalloc):
+            phases.append(texts)
+            if texts[0] == "wwm" and regalloc != "greedy":
+                notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
+    except ToolchainError as error:
+        failure = error
+    yield from sorted(phases, key=lambda texts: texts[0] != "all")
+    if failure is not None:
+        raise failure
 
 
 class Judge:

@@ -16,6 +16,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
+from verilocc_mlir.pipeline.audit import plain_phases
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared, in_shared_slots
@@ -329,17 +330,8 @@ class Runs:
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
         if self._plain is None:
-            self._plain = self._made_direct_phases()
+            self._plain = [*plain_phases(self.compiler, self.ir, self.pre, self.plain_text())]
         return self._plain
-
-    def _made_direct_phases(self) -> list[tuple[Phase, str, str]]:
-        vector = self.compiler.direct_before(self.ir, LlvmPhase.VGPR)
-        phases: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
-        if has_wwm_registers(vector):
-            ends = self.compiler.direct_before, self.compiler.direct_after
-            before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)
-            phases.append(("wwm", before, after))
-        return [*phases, ("vgpr", vector, self.plain_text())]
 
     def draft(self, variant: Variant) -> str | None:
         """The text that ``run`` will have for one of our variants if every audit proves it; None where our allocators

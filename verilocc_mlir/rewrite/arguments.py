@@ -16,6 +16,7 @@ from dataclasses import replace
 from verilocc_mlir.analysis.liveness import Segment
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
 from verilocc_mlir.mir.operands import register_operand
+from verilocc_mlir.mir.printer import with_register_rows
 from verilocc_mlir.problem.model import (
     CALL_CLOBBERS,
     KEPT_FOR_CALLERS,
@@ -46,7 +47,8 @@ def arguments_in_place(
     ranges = tuple(replace(problem.ranges[old], id=new) for new, old in enumerate(places))
     alone = replace(problem, ranges=ranges, affinities=(), preferences=())
     proposal = Proposal(problem.version, "arguments in place", tuple(places.values()))
-    changed = rewrite_function(file, function, alone, proposal, target, whole=False)
+    # The table of what is left is read from its rows.
+    changed = rewrite_function(file, with_register_rows(function), alone, proposal, target, whole=False)
     units = {unit for name in places.values() for unit in physical_register(name).units}
     blocks = tuple(
         replace(block, instructions=tuple(_living_on(i, units) for i in block.instructions)) for block in changed.blocks

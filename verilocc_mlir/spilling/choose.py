@@ -139,19 +139,24 @@ class PackedExcess:
             inside.append((last, _ONES >> 16 * (_TOGETHER - end)))
         return inside
 
-    def within(self, gap: Gap) -> int:
-        """Points inside a gap at which registers are too many."""
-        first, at = divmod(2 * gap.first, _TOGETHER)
-        last, end = divmod(2 * gap.stop, _TOGETHER)
+    def relief(self, spans: Iterable[Span]) -> int:
+        """Registers that spans have at points where registers are too many, summed over these points."""
         counts, values = self._counts, self._values
-        if first == last:
-            return (values[first] >> 16 * at & _TOPS >> 16 * (_TOGETHER - end + at)).bit_count() if counts[first] else 0
-        found = sum(counts[first + 1 : last])
-        if counts[first]:
-            found += (values[first] >> 16 * at & _TOPS).bit_count()
-        if end and counts[last]:
-            found += (values[last] & _TOPS >> 16 * (_TOGETHER - end)).bit_count()
-        return found
+        freed = 0
+        for start, stop, amount in spans:
+            first, at = divmod(start, _TOGETHER)
+            last, end = divmod(stop, _TOGETHER)
+            if first == last:
+                if counts[first]:
+                    freed += amount * (values[first] >> 16 * at & _TOPS >> 16 * (_TOGETHER - end + at)).bit_count()
+                continue
+            crowded = sum(counts[first + 1 : last])
+            if counts[first]:
+                crowded += (values[first] >> 16 * at & _TOPS).bit_count()
+            if end and counts[last]:
+                crowded += (values[last] & _TOPS >> 16 * (_TOGETHER - end)).bit_count()
+            freed += amount * crowded
+        return freed
 
     def change(self, spans: Iterable[Span], sign: int) -> None:
         """Add the registers of spans (``sign`` 1) or take them away (-1)."""
@@ -216,15 +221,27 @@ def choose(
     chosen: Counter[int] = Counter()
     """How often each register was chosen. A price computed before the last choice is out of date."""
     prices: dict[tuple[int, int], float] = {}
+    left: dict[tuple[int, int], tuple[int, list[list[Span]]]] = {}
+    """By set of gaps: how often its register was chosen then, and what the set adds to its plan, for each budget."""
+
+    def added(vreg: int, number: int) -> list[list[Span]]:
+        candidate = candidates[vreg]
+        if vreg not in plans:
+            return [candidate.spans(number, parts) for _, parts in counted[vreg]]
+        when, spans = left.get((vreg, number), (-1, []))
+        if when != chosen[vreg]:
+            gaps = candidate.sets[number] - plans[vreg].gaps
+            spans = [_spans(gaps, parts) for _, parts in counted[vreg]]
+            left[vreg, number] = chosen[vreg], spans
+        return spans
 
     def offer(vreg: int, number: int) -> tuple[float, SpillPlan] | None:
         """The price of adding a set of gaps, for each register freed at an overfull point, and the plan with it."""
         candidate, current = candidates[vreg], plans.get(vreg)
         gaps = candidate.sets[number]
-        added_gaps = gaps if current is None else gaps - current.gaps
         relief = 0
-        for excess, parts in counted[vreg]:
-            relief += sum(excess.within(g) * (g.live & parts).bit_count() for g in added_gaps)
+        for (excess, _), spans in zip(counted[vreg], added(vreg, number), strict=True):
+            relief += excess.relief(spans)
         plan = candidate.plan(gaps if current is None else gaps | current.gaps) if relief else None
         return None if plan is None else ((plan.cost - (current.cost if current else 0.0)) / relief, plan)
 
@@ -268,8 +285,20 @@ def choose(
 
 
 def _spans(gaps: Iterable[Gap], parts: int) -> list[Span]:
-    """The points inside gaps, with their live parts among ``parts``."""
-    return [(2 * gap.first, 2 * gap.stop, (gap.live & parts).bit_count()) for gap in gaps]
+    """The points inside gaps of one register, with their live parts among ``parts``; gaps of blocks that follow each
+    other are one span where the same number of parts is live."""
+    spans: list[Span] = []
+    start = end = count = 0
+    of_gaps = ((gap.first, gap.stop, (gap.live & parts).bit_count()) for gap in gaps if gap.first < gap.stop)
+    for first, stop, amount in sorted(of_gaps):
+        if first != end or amount != count:
+            if count:
+                spans.append((2 * start, 2 * end, count))
+            start, count = first, amount
+        end = stop
+    if count:
+        spans.append((2 * start, 2 * end, count))
+    return spans
 
 
 def _undo_unnecessary(
@@ -305,6 +334,7 @@ class Candidates:
         self._register = register
         self._costs = costs
         self._known: dict[frozenset[Gap], SpillPlan | None] = {}
+        self._spans: dict[tuple[int, int], list[Span]] = {}
         sets: dict[frozenset[Gap], None] = {}
         whole: set[Gap] = set()
         for stretch in _stretches(register.gaps):
@@ -323,6 +353,12 @@ class Candidates:
         if gaps not in self._known:
             self._known[gaps] = spill_plan(self._register, gaps, self._costs)
         return self._known[gaps]
+
+    def spans(self, number: int, parts: int) -> list[Span]:
+        """The points inside a set of gaps, with their live parts among ``parts``."""
+        if (number, parts) not in self._spans:
+            self._spans[number, parts] = _spans(self.sets[number], parts)
+        return self._spans[number, parts]
 
     def _parts(self, stretch: frozenset[Gap]) -> list[frozenset[Gap]]:
         """The whole stretch, and smaller ones without the gaps before the most expensive reloads, step by step."""
