@@ -121,7 +121,7 @@ class ProcessSolver:
     ) -> Verdict:
         question = {
             "kind": "check",
-            "rlimit": self._rlimit,
+            "rlimit": obligation.rlimit or self._rlimit,
             "obligation": (obligation.name, obligation.logic, obligation.script, obligation.goals),
             "options": {"timeout_s": timeout_s, "exhaustive": exhaustive, "consistent": consistent},
         }

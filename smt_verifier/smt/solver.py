@@ -33,12 +33,14 @@ class Obligation:
         logic: SMT-LIB logic that the script stays within (``QF_UF``, ``QF_LIA`` …).
         script: declarations, definitions and ``assert``s of the hypotheses; no ``set-logic``, no ``check-sat``.
         goals: ``(name, Boolean term)``; names are unique. No goals: nothing to show, PROVED.
+        rlimit: Z3's deterministic resource limit for each question; 0: that of the solver.
     """
 
     name: str
     logic: str
     script: str
     goals: tuple[tuple[str, str], ...]
+    rlimit: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,8 @@ class Z3Solver:
     ) -> Verdict:
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
-        contexts = _Contexts() if self._rlimit else self._contexts
-        question = _Question(timeout_s, self._rlimit, contexts)
+        rlimit = obligation.rlimit or self._rlimit
+        question = _Question(timeout_s, rlimit, _Contexts() if rlimit else self._contexts)
         if consistent:
             verdict = question.ask(obligation.script)
             if verdict is not Outcome.REFUTED:
@@ -168,7 +170,7 @@ class Z3Solver:
     def _name_violations(self, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
         """Ask again with a Boolean for each goal and read which are false; all of it within ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
-        question = _Question(timeout_s, self._rlimit, _Contexts())
+        question = _Question(timeout_s, obligation.rlimit or self._rlimit, _Contexts())
         names = [f"goal!{k}" for k in range(len(obligation.goals))]
         definitions = "".join(
             f"(declare-const {name} Bool)\n(assert (= {name} {term}))\n"

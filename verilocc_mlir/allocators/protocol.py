@@ -242,11 +242,14 @@ class Refutation:
     Attributes:
         moves: ids of a smallest set of live ranges that must move: all others can stay where they are. Empty: not
             known.
+        nearest: a proved assignment near the proposal: the register of each live range that has another one there, by
+            id. Empty: none is known.
     """
 
     proposal: Proposal
     counterexamples: tuple[Counterexample, ...]
     moves: tuple[int, ...] = ()
+    nearest: tuple[tuple[int, str], ...] = ()
 
 
 @runtime_checkable

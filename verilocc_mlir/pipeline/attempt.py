@@ -32,6 +32,7 @@ from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 if TYPE_CHECKING:
+    from smt_verifier.prove import Nearest
     from verilocc_mlir.spilling.relieve import Relieved, Spiller, Tight
     from verilocc_mlir.splitting.search import Stuck
 import logging
@@ -84,6 +85,7 @@ class Proposed:
         partial: ``AllocationFailure.partial`` of it.
         use: what a model of this process did for it; None without one.
         tries: of the server that was asked.
+        nearest: a proved assignment near it, where it was refuted.
     """
 
     allocator: str
@@ -96,6 +98,7 @@ class Proposed:
     partial: Partial | None = None
     use: ModelUse | None = None
     tries: tuple[ServerAttempt, ...] = ()
+    nearest: Nearest | None = None
 
     @property
     def proved(self) -> bool:
@@ -139,10 +142,13 @@ def proposals(
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)
+                refutation, nearest = _refuted(problem, proposal, proof)
             use = proposal.use if isinstance(proposal, ModelProposal) else None
             tries = proposal.tries if isinstance(proposal, ServedProposal) else ()
-            yield Proposed(allocator.name, allocator.version, proposal, proof, server=server, use=use, tries=tries)
-            refuted = (*refuted, refutation_of(problem, proposal, proof))
+            yield Proposed(
+                allocator.name, allocator.version, proposal, proof, server=server, use=use, tries=tries, nearest=nearest
+            )
+            refuted = (*refuted, refutation)
 
 
 def _propose(
@@ -188,15 +194,24 @@ def _failure(allocator: Allocator, error: Exception) -> tuple[str, str]:
 
 def refutation_of(problem: AllocationProblem, proposal: Proposal, proof: ProofResult) -> Refutation:
     """What an allocator is told of a proposal that is not proved: the verifier's violations, without those that others
-    imply, and which live ranges must move.
+    imply, which live ranges must move, and a proved assignment that is near.
     """
+    return _refuted(problem, proposal, proof)[0]
+
+
+def _refuted(problem: AllocationProblem, proposal: Proposal, proof: ProofResult) -> tuple[Refutation, Nearest | None]:
+    if proof.outcome is not Outcome.REFUTED:
+        return Refutation(proposal, ()), None
     counterexamples = tuple(
         Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in proof.core or proof.violations
     )
     from smt_verifier.prove import diagnose
 
-    moves = tuple(move.range_id for move in diagnose(problem, proposal, proof).moves)
-    return Refutation(proposal, counterexamples, moves)
+    diagnosis = diagnose(problem, proposal, proof)
+    moves = tuple(move.range_id for move in diagnosis.moves)
+    near = diagnosis.nearest.moves if diagnosis.nearest is not None else ()
+    told = tuple((move.id, move.register) for move in near)
+    return Refutation(proposal, counterexamples, moves, told), diagnosis.nearest
 
 
 _FINDINGS_KEPT = 20
@@ -517,7 +532,7 @@ def _try(
         proposed_so_far.append(proposed)
         whose = Attempt(
             proposed.allocator, "", server=proposed.server, version=proposed.version, model=proposed.use,
-            tries=proposed.tries,
+            tries=proposed.tries, nearest=proposed.nearest,
         )  # fmt: skip
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:

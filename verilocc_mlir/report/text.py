@@ -154,6 +154,8 @@ def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
         if attempt.outcome is not Outcome.PROVED:
             for line in _failures(attempt):
                 to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
+        if attempt.nearest is not None:
+            to.print(Text(f"nearest: {where}: {attempt.allocator}: {attempt.nearest}"))
 
 
 def _line(finding: CheckFinding) -> str:
