@@ -103,10 +103,8 @@ class Changed:
     def __init__(self, change: Callable[[Obligation, Verdict], Verdict]) -> None:
         self.change = change
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
-        verdict = default_solver().check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
+        verdict = default_solver().check(obligation, timeout_s, consistent=consistent)
         return self.change(obligation, verdict) if obligation.name.startswith("nearest/") else verdict
 
 

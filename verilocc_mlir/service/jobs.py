@@ -108,11 +108,9 @@ class PatientSolver:
     deadline: Deadline
     inner: RecordingSolver
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
         seconds = min(timeout_s, self.deadline.remaining)
-        verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
+        verdict = self.inner.check(obligation, seconds, consistent=consistent)
         # What could not be decided because the request's time ran out is no finding about the code.
         if verdict.outcome is Outcome.UNKNOWN and seconds < timeout_s:
             _ = self.deadline.remaining
