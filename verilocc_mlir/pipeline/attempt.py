@@ -235,7 +235,7 @@ ENOUGH = 8
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Attempted:
     """What became of one function: all attempts in order, and the last one's result where it got that far.
 
     Attributes:
@@ -298,7 +298,7 @@ class Start:
     Those who spill in different ways share it: these attempts end for all of them alike.
     """
 
-    candidate: Candidate
+    candidate: Attempted
     source: MachineFunction
     problem: AllocationProblem | None = None
     spiller: Spiller | None = None
@@ -313,7 +313,7 @@ def try_allocators(
     clock: Clock,
     limits: AttemptLimits,
     start: Start | None = None,
-) -> Candidate:
+) -> Attempted:
     """Let the allocators place the phase's registers of ``function``, until a proposal is proved and rewritten.
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
@@ -333,7 +333,7 @@ def try_allocators(
         return candidate
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
-    held: Candidate | None = None
+    held: Attempted | None = None
     spares = limits.spills.spare
     if problem.is_large:
         spares = spares[2::2] or spares[-1:]
@@ -375,7 +375,7 @@ def try_allocators(
     return candidate
 
 
-def _burden(candidate: Candidate) -> float:
+def _burden(candidate: Attempted) -> float:
     """Stores and loads of 32-bit registers by estimated executions; a copy counts a fifth of one."""
     return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in candidate.spills)
 
@@ -395,7 +395,7 @@ class _Splits:
     limits: AttemptLimits
     stuck: Stuck | None = None
 
-    def after(self, candidate: Candidate, source: MachineFunction) -> Candidate:
+    def after(self, candidate: Attempted, source: MachineFunction) -> Attempted:
         """The attempts at ``source`` with a further one, where there was not room for all."""
         last = candidate.proposed[-1] if candidate.lacks_room else None
         self.stuck = None
@@ -416,8 +416,8 @@ class _Splits:
         return candidate if again.function is None else replace(_after(candidate, again), spills=result.actions)
 
     def with_room(
-        self, candidate: Candidate, spiller: Spiller, relieved: Relieved, spare: int
-    ) -> tuple[Candidate, Relieved]:
+        self, candidate: Attempted, spiller: Spiller, relieved: Relieved, spare: int
+    ) -> tuple[Attempted, Relieved]:
         """The same, with a little more spilled just where a range finds no room, as long as that is less than what more
         room at every point costs.
         """
@@ -466,7 +466,7 @@ def begin(
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
     except UnsupportedError as error:
-        return Start(Candidate((Attempt(allocators[0].name, "build", error.what),)), source)
+        return Start(Attempted((Attempt(allocators[0].name, "build", error.what),)), source)
     source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, clock)
     candidate = _try(allocators, file, source, problem, target, clock, limits)
     if candidate.lacks_room and source is not function:
@@ -503,7 +503,7 @@ def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineF
     return in_vgprs(function, virtual_classes(function)) or function
 
 
-def _after(earlier: Candidate, later: Candidate) -> Candidate:
+def _after(earlier: Attempted, later: Attempted) -> Attempted:
     return replace(
         later,
         attempts=(*earlier.attempts, *later.attempts),
@@ -519,7 +519,7 @@ def _try(
     target: Target,
     clock: Clock,
     limits: AttemptLimits,
-) -> Candidate:
+) -> Attempted:
     """Each allocator on ``problem``, which is that of ``function``."""
 
     def check(proposal: Proposal) -> ProofResult:
@@ -548,8 +548,8 @@ def _try(
             attempts.append(replace(whose, ended="rewrite", reason=error.what, proof=proof))
             continue
         attempts.append(replace(whose, ended="audit", proof=proof))
-        return Candidate(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
-    return Candidate(tuple(attempts), tuple(proposed_so_far), problem)
+        return Attempted(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
+    return Attempted(tuple(attempts), tuple(proposed_so_far), problem)
 
 
 def text_of(file: MirFile, function: MachineFunction) -> str:

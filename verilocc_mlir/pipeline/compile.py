@@ -425,7 +425,6 @@ def _final(lowered: Lowered) -> _Final:
     """
     opened = lowered.opened
     with lowered.llvm, opened.in_seconds():
-        lowered.llvm("obj")  # The second core makes it while this one allocates.
         with opened.clock.measure("parse"):
             functions = lowered.file.functions
         if not functions:
@@ -439,7 +438,7 @@ def _final(lowered: Lowered) -> _Final:
         if lowered.promises.kept:
             _prove_promises(lowered, text, finished.made)
         if recording is not None:
-            assemblies = lowered.finisher.finish(text, "asm"), lowered.llvm("asm").result()
+            assemblies = lowered.finisher.finish(text, "asm"), lowered.llvm.code("asm")
             with opened.clock.measure("cost"):
                 recording.add_costs(*assemblies, opened.target, opened.path)
         data = _emitted(lowered, text, finished, opened.settings.emit)
@@ -464,8 +463,8 @@ def _settled(lowered: Lowered) -> Settled:
     """
     opened, given = lowered.opened, lowered.given
     portfolio = Portfolio(
-        given, [function.name for function in lowered.file.functions], lambda: lowered.llvm("asm").result(),
-        lambda: resources_by_name(lowered.llvm("obj").result(), lowered.file, opened.target), opened.notes,
+        given, [function.name for function in lowered.file.functions], lambda: lowered.llvm.code("asm"),
+        lambda: resources_by_name(lowered.llvm.code("obj"), lowered.file, opened.target), opened.notes,
     )  # fmt: skip
     if opened.allocators and (best := _best(lowered, portfolio)) is not None:
         return best
@@ -484,7 +483,7 @@ def _best(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
         text = kept.result.text
         assert text is not None
         if kept.is_llvms and loses_mmra(given.ir, lowered.opened.toolchain.version):
-            lowered.finisher.llvms[text] = lambda kind: lowered.llvm(kind).result()
+            lowered.finisher.llvms[text] = lowered.llvm.code
         try:
             _order(lowered, kept, portfolio)
             finished = _finished(lowered, text, kept.pre)

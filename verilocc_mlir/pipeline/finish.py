@@ -61,7 +61,8 @@ class PlainCode:
         self._futures: dict[FileKind, Future[bytes]] = {}
 
     def __enter__(self) -> None:
-        self._beside.__enter__()
+        """The object is begun at once."""
+        self._begun("obj")
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
@@ -69,7 +70,15 @@ class PlainCode:
             self._compiler.running.kill()
         self._beside.shutdown()
 
-    def __call__(self, kind: FileKind) -> Future[bytes]:
+    def code(self, kind: FileKind) -> bytes:
+        """Waits for it.
+
+        Raises:
+            ToolchainError: LLVM failed to make it.
+        """
+        return self._begun(kind).result()
+
+    def _begun(self, kind: FileKind) -> Future[bytes]:
         if kind not in self._futures:
             self._futures[kind] = self._beside.submit(self._object if kind == "obj" else self._printed)
         return self._futures[kind]
@@ -134,13 +143,13 @@ class Finisher:
         Raises:
             ToolchainError: as ``finish``; or the object differs from what it is compared with in more than is mended.
         """
-        made, greedy, where = self.finish(text), llvm("obj"), self.compiler.options.input_name
-        reference = greedy.result() if is_reference else None
+        made, where = self.finish(text), self.compiler.options.input_name
+        reference = llvm.code("obj") if is_reference else None
         with clock.measure("check object"):
             mended = check_object(made, mir=pre, cpu=target.name, reference=reference, where=where)
-        ours, theirs = (resources_by_name(elf, file, target) for elf in (mended.data, greedy.result()))
+        ours, theirs = (resources_by_name(elf, file, target) for elf in (mended.data, llvm.code("obj")))
         if not all(function.name in ours for function in file.functions):
-            for kernels, assembly in ((ours, self.finish(text, "asm")), (theirs, llvm("asm").result())):
+            for kernels, assembly in ((ours, self.finish(text, "asm")), (theirs, llvm.code("asm"))):
                 for name, resources in device_resources(assembly.decode(), target).items():
                     kernels.setdefault(name, resources)
         return Finished(made, mended, ours, theirs)

@@ -19,7 +19,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
-from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared, in_shared_slots, with_functions
+from verilocc_mlir.pipeline.phase import Draft, PhaseRunner, Shared, in_shared_slots, with_functions
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
 from verilocc_mlir.problem.model import Phase
@@ -35,9 +35,9 @@ _SPILLED = re.compile(r"\bSI_SPILL_(?:V|A|AV)\d+_SAVE\b")
 _PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
-    """What one variant came to.
+    """What one variant came to; ``phases`` grows while it is made.
 
     Attributes:
         text: machine IR after the last phase; None where the run ended before.
@@ -123,8 +123,7 @@ class Runs:
         phases = self._direct_phases()
         for phase, before, after in phases:
             _keep(result, runner.audit_llvm(before, after, self.path, phase, "", names).reports)
-        result.text = phases[-1][2]
-        return self._judged(result)
+        return self._judged(replace(result, text=phases[-1][2]))
 
     def _plain_at_once(self, names: Collection[str] | None) -> Result | None:
         """The same in one audit a function; None where that proves not all of them."""
@@ -222,11 +221,9 @@ class Runs:
             runner, draft = self._drafted(variant, first.text, "vgpr", recording)
             vector = runner.settle(draft)
             if self._goes_on(result, vector.reports):
-                result.text = vector.text
+                result = replace(result, text=vector.text)
             if first.text in self._lowered:
                 result = self._judged(result)
-        except NoAllocation as stopped:
-            _keep(result, stopped.reports)
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
         return result
@@ -263,7 +260,7 @@ class Runs:
         try:
             runner, draft = self._drafted(variant, self.pre, "sgpr", recording)
             scalar = runner.settle(draft)
-            if not self._goes_on(result, scalar.reports):
+            if not self._goes_on(result, scalar.reports) or scalar.text is None:
                 return result
             text = self._resume(scalar.text)
             if has_wwm_registers(text):
@@ -271,12 +268,10 @@ class Runs:
                 audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", WWM_REASON)
                 if not self._goes_on(result, audited_phase.reports):
                     return result
-            result.text = text
-        except NoAllocation as stopped:
-            _keep(result, stopped.reports)
+            return replace(result, text=text)
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
-        return result
+            return result
 
     def _new_recording(self) -> Recording | None:
         if not self.recorded:
