@@ -84,17 +84,17 @@ def nearest(
     """
     if result.truncated:
         return Nearest((), reason="more is wrong than the violations that are listed")
-    case, asked = build_case(problem, proposal), solver or default_solver()
+    case, solver = build_case(problem, proposal), solver or default_solver()
     free = {range_id for violation in result.violations for range_id in violation.ranges}
     pairs = [violation.ranges for violation in result.violations if len(violation.ranges) == 2]
     reason = "no violation names a live range"
     for _ in range(2 if free else 0):
         if len(free) > MOST_FREE:
             return Nearest((), reason=f"{len(free)} live ranges are in conflict, and {MOST_FREE} are freed at most")
-        question = _Question(case, sorted(free), pairs, asked)
+        question = _Question(case, sorted(free), pairs, solver)
         answer = question.fewest()
         if answer is not None:
-            return _proved(problem, proposal, answer, asked)
+            return _proved(problem, proposal, answer, solver)
         if not question.is_decided:
             return Nearest((), reason="none is found within the solver's limit")
         reason = "none with the others where they are"
@@ -159,11 +159,11 @@ class _Question:
         met = [a + b - range_id for a, b, _ in self._meetings if range_id in (a, b)]
         step = unit_mask(ranges[range_id]) + 1
         enough = 1 + sum(-(-(ranges[range_id].lanes + ranges[other].lanes - 1) // step) for other in met)
-        free = {u: n for u, n in places(self._case, range_id) if self.staying.occupancy.is_free(range_id, u)}
-        chosen = self._places[range_id] = dict(islice(free.items(), enough))
+        open_places = {u: n for u, n in places(self._case, range_id) if self.staying.occupancy.is_free(range_id, u)}
+        kept = self._places[range_id] = dict(islice(open_places.items(), enough))
         now = self._case.first_unit(range_id)
-        if range_id in self._case.located and now in free:
-            chosen[now], self._now[range_id] = free[now], now
+        if range_id in self._case.located and now in open_places:
+            kept[now], self._now[range_id] = open_places[now], now
 
     def _fewest_that_must(self, pairs: Iterable[tuple[int, ...]]) -> int:
         """Those that cannot stay, and one of each pair, without pairs that share a range with an earlier one."""
@@ -182,9 +182,9 @@ class _Question:
         outcome, moves = self._ask(self._least)
         if outcome is Outcome.REFUTED:
             return Nearest(moves, fewest=True)
-        any_outcome, moves = self._ask(len(self._places))
-        if any_outcome is not Outcome.REFUTED:
-            self.is_decided = any_outcome is Outcome.PROVED
+        with_all, moves = self._ask(len(self._places))
+        if with_all is not Outcome.REFUTED:
+            self.is_decided = with_all is Outcome.PROVED
             return None
         for most in range(self._least + 1, len(moves)):
             if outcome is not Outcome.PROVED:

@@ -298,7 +298,7 @@ class Start:
     Those who spill in different ways share it: these attempts end for all of them alike.
     """
 
-    candidate: Attempted
+    attempted: Attempted
     source: MachineFunction
     problem: AllocationProblem | None = None
     spiller: Spiller | None = None
@@ -322,15 +322,15 @@ def try_allocators(
         start: of the same function, with the same allocators; None: it is made here.
     """
     start = start or begin(allocators, file, function, target, phase, clock, limits)
-    candidate, source = start.candidate, start.source
+    attempted, source = start.attempted, start.source
     problem = start.problem
     if (
         limits.same_text
         or problem is None
         or not limits.spills.spare
-        or not (candidate.lacks_room or limits.spills.always)
+        or not (attempted.lacks_room or limits.spills.always)
     ):
-        return candidate
+        return attempted
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     held: Attempted | None = None
@@ -339,7 +339,7 @@ def try_allocators(
         spares = spares[2::2] or spares[-1:]
     try:
         for number, spare in enumerate(spares):
-            if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
+            if clock.budget.is_over or not (attempted.lacks_room or (limits.spills.always and not number)):
                 break
             if held is not None and problem.is_large:
                 break
@@ -349,7 +349,7 @@ def try_allocators(
                 )
             if relieved is None or (held is not None and relieved.cost >= _burden(held)):
                 break
-            if not relieved.actions and (number or candidate.proposed[-1].partial is None):
+            if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue
             with clock.measure("build"):
                 smaller = build_problem(file, relieved.function, target, phase)
@@ -361,23 +361,23 @@ def try_allocators(
                 again = splits.after(whole, relieved.function)
                 if again.lacks_room and not number and not limits.spills.always and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
-            result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
+            result = replace(_after(attempted, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
             if again.spills and relieved.actions:
                 # A little more spilled may cost less than many copies.
-                held, candidate = result, _after(candidate, whole)
+                held, attempted = result, _after(attempted, whole)
             else:
-                candidate = result
+                attempted = result
     except OutOfSecondsError:
-        if held is None and candidate.function is None:
+        if held is None and attempted.function is None:
             raise
-    if held is not None and (candidate.function is None or _burden(candidate) >= _burden(held)):
+    if held is not None and (attempted.function is None or _burden(attempted) >= _burden(held)):
         return held
-    return candidate
+    return attempted
 
 
-def _burden(candidate: Attempted) -> float:
+def _burden(attempted: Attempted) -> float:
     """Stores and loads of 32-bit registers by estimated executions; a copy counts a fifth of one."""
-    return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in candidate.spills)
+    return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in attempted.spills)
 
 
 @dataclass
@@ -395,33 +395,33 @@ class _Splits:
     limits: AttemptLimits
     stuck: Stuck | None = None
 
-    def after(self, candidate: Attempted, source: MachineFunction) -> Attempted:
+    def after(self, attempted: Attempted, source: MachineFunction) -> Attempted:
         """The attempts at ``source`` with a further one, where there was not room for all."""
-        last = candidate.proposed[-1] if candidate.lacks_room else None
+        last = attempted.proposed[-1] if attempted.lacks_room else None
         self.stuck = None
-        if last is None or last.partial is None or candidate.problem is None:
-            return candidate
+        if last is None or last.partial is None or attempted.problem is None:
+            return attempted
         from verilocc_mlir.spilling.ground import ground
         from verilocc_mlir.splitting.search import Laid, Stuck, split
 
         with self.clock.measure("spill"):
-            result = split(ground(source, candidate.problem, self.target), last.partial)
+            result = split(ground(source, attempted.problem, self.target), last.partial)
         if isinstance(result, Stuck):
             self.stuck = result
-            return candidate
+            return attempted
         with self.clock.measure("build"):
             problem = build_problem(self.file, result.function, self.target, self.phase)
         laid = Laid(last.allocator, last.version, result.registers)
         again = _try((laid,), self.file, result.function, problem, self.target, self.clock, self.limits)
-        return candidate if again.function is None else replace(_after(candidate, again), spills=result.actions)
+        return attempted if again.function is None else replace(_after(attempted, again), spills=result.actions)
 
     def with_room(
-        self, candidate: Attempted, spiller: Spiller, relieved: Relieved, spare: int
+        self, attempted: Attempted, spiller: Spiller, relieved: Relieved, spare: int
     ) -> tuple[Attempted, Relieved]:
         """The same, with a little more spilled just where a range finds no room, as long as that is less than what more
         room at every point costs.
         """
-        last, spills, first = candidate.proposed[-1], self.limits.spills, relieved
+        last, spills, first = attempted.proposed[-1], self.limits.spills, relieved
         tight: Tight = ()
         try:
             everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
@@ -442,13 +442,13 @@ class _Splits:
                     problem = build_problem(self.file, relieved.function, self.target, self.phase)
                 # Nothing has a place yet: what the allocator found is of another text.
                 nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
-                without_places = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
+                without_places = replace(attempted, proposed=(replace(last, partial=nowhere),), problem=problem)
                 again = self.after(without_places, relieved.function)
                 if again.function is not None:
                     return again, relieved
         except OutOfSecondsError:
             pass  # What was placed with less room stands.
-        return candidate, first
+        return attempted, first
 
 
 def begin(
@@ -468,16 +468,16 @@ def begin(
     except UnsupportedError as error:
         return Start(Attempted((Attempt(allocators[0].name, "build", error.what),)), source)
     source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, clock)
-    candidate = _try(allocators, file, source, problem, target, clock, limits)
-    if candidate.lacks_room and source is not function:
+    attempted = _try(allocators, file, source, problem, target, clock, limits)
+    if attempted.lacks_room and source is not function:
         # Both files together have more room, and so has a function whose arguments may move.
         source = function
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
-        candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
+        attempted = _after(attempted, _try(allocators, file, source, problem, target, clock, limits))
     if limits.spills.spare and not limits.same_text:
-        candidate = _Splits(file, target, phase, clock, limits).after(candidate, source)
-    return Start(candidate, source, problem)
+        attempted = _Splits(file, target, phase, clock, limits).after(attempted, source)
+    return Start(attempted, source, problem)
 
 
 def _in_place(

@@ -30,6 +30,7 @@ from verilocc_mlir.pipeline.clock import Budget, Clock
 from verilocc_mlir.pipeline.finish import Finished, Finisher, LateOrder, PlainCode, late_order
 from verilocc_mlir.pipeline.guard import left_out_with, rest_without
 from verilocc_mlir.pipeline.learned import check_plan_model
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned
 from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.resources import resources_by_name
@@ -38,10 +39,8 @@ from verilocc_mlir.pipeline.settings import Effort, Emit, Settings, check_requir
 from verilocc_mlir.results.compile import FunctionReport, Report, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
-from verilocc_mlir.toolchain.inputs import Input, load_input
+from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.inputs import Input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
 from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -137,7 +136,7 @@ def _without_unproved(request: Request) -> Compiled:
         if isinstance(outcome, Compiled) and not unproved:
             return _with_left_out(outcome, left_out, request.recording, records)
         first = first or outcome
-        more = left_out_with(unproved, left_out, _input_of(request).text) if unproved else {}
+        more = left_out_with(unproved, left_out, _open(request)[0].text) if unproved else {}
         if not more:
             if isinstance(first, VeriloccError):
                 raise first
@@ -241,7 +240,6 @@ class Opened:
     start: float
     clock: Clock
     allocators: tuple[Allocator, ...]
-    toolchain: LlvmTools
     input: Input
     target: Target
     compiler: StagedCompiler
@@ -318,33 +316,17 @@ def open_request(request: Request) -> Opened:
     else:
         checked_allocator(settings)
         allocators = request.allocators
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    given = _input_of(request, toolchain)
+    given, compiler = _open(request)
     if request.left_out:
         text = rest_without(given.text, request.left_out)
         functions = tuple(name for name in given.functions if name not in request.left_out)
         given = replace(given, text=text, functions=functions)
-    gpu, compiler = target(given.cpu), StagedCompiler(toolchain, _tool_options(settings, given))
-    return Opened(request, start, clock, tuple(allocators), toolchain, given, gpu, compiler, [])
+    return Opened(request, start, clock, tuple(allocators), given, target(given.cpu), compiler, [])
 
 
-def _input_of(request: Request, toolchain: LlvmTools | None = None) -> Input:
+def _open(request: Request) -> tuple[Input, StagedCompiler]:
     settings = request.settings
-    toolchain = toolchain or choose_tools(settings.toolchain, settings.llvm)
-    return load_input(request.data, path=request.path, cpu=settings.cpu or None, toolchain=toolchain)
-
-
-def _tool_options(settings: Settings, given: Input) -> CompileOptions:
-    """Options for the tools; features of a target id come after ``-mattr``."""
-    return CompileOptions(
-        given.cpu,
-        ",".join(filter(None, (settings.features, given.mattr))),
-        settings.opt_level,
-        settings.verifies,
-        settings.tool_seconds,
-        settings.llc_options,
-        input_name=given.path,
-    )
+    return open_input(request.data, request.path, settings, verify=settings.verifies, llc_options=settings.llc_options)
 
 
 def lower(opened: Opened, withheld: Mapping[str, frozenset[int]] | None) -> Lowered:
@@ -392,7 +374,7 @@ def _pre_ra(opened: Opened) -> tuple[Opened, str, str]:
     # This and all that follows without 16-bit registers.
     first = opened.compiler
     mattr = ",".join(filter(None, (first.options.mattr, WITHOUT_TRUE16)))
-    compiler = StagedCompiler(opened.toolchain, replace(first.options, mattr=mattr), first.runs)
+    compiler = StagedCompiler(opened.compiler.toolchain, replace(first.options, mattr=mattr), first.runs)
     opened.notes.append(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
     return replace(opened, compiler=compiler), compiler.to_pre_ra(pre.ir), pre.ir
 
@@ -411,7 +393,7 @@ def _as_llvm_reads(opened: Opened, read: Callable[[str], _Read]) -> _Read:
 
 def _promises(opened: Opened, text: str, withheld: Mapping[str, frozenset[int]] | None) -> Promises:
     """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
-    if withheld is None or not (opened.allocators and isinstance(opened.toolchain, Toolchain)):
+    if withheld is None or not (opened.allocators and isinstance(opened.compiler.toolchain, Toolchain)):
         return Promises(text)
     with opened.clock.measure("callees"):
         return callees_first(text, opened.path, opened.compiler, opened.target, withheld)
@@ -482,7 +464,7 @@ def _best(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
     while (kept := portfolio.kept()) is not None:
         text = kept.result.text
         assert text is not None
-        if kept.is_llvms and loses_mmra(given.ir, lowered.opened.toolchain.version):
+        if kept.is_llvms and loses_mmra(given.ir, lowered.opened.compiler.toolchain.version):
             lowered.finisher.llvms[text] = lowered.llvm.code
         try:
             _order(lowered, kept, portfolio)
@@ -568,7 +550,7 @@ def _report(lowered: Lowered, settled: Settled, finished: Finished | None) -> Re
     )
     return Report(
         version=__version__,
-        llvm=opened.toolchain.version_text,
+        llvm=opened.compiler.toolchain.version_text,
         input=opened.path,
         input_sha256=hashlib.sha256(opened.request.data).hexdigest(),
         target=opened.target.name,

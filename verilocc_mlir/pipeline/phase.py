@@ -67,7 +67,7 @@ class _Function:
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
     spills: tuple[SpillAction, ...] = ()
-    candidate: Attempted | None = None
+    attempted: Attempted | None = None
     llvm: MachineFunction | None = None
     solver: RecordingSolver | None = None
 
@@ -266,9 +266,9 @@ class PhaseRunner:
         from verilocc_mlir.results.page import Action, PhaseRecord
 
         for function in functions:
-            candidate = function.candidate
+            attempted = function.attempted
             # With spill code in it, the question was another function's: what was done is then read off the text.
-            exact = candidate if candidate is not None and not candidate.spills else None
+            exact = attempted if attempted is not None and not attempted.spills else None
             ours = exact is not None and exact.function is not None and function.chosen is exact.function
             record = PhaseRecord(
                 function=function.before.name,
@@ -287,16 +287,16 @@ class PhaseRunner:
         limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
         try:
             start = self._start(file, function, phase, limits)
-            candidate = try_allocators(
+            attempted = try_allocators(
                 self.allocators, file, function.before, self.target, phase, function.clock, limits, start
             )
         except UnsupportedError as error:
             # The function with spill code, or with values in another register file, is not supported. Were the function
             # as it is not supported, an attempt would say so.
-            candidate = Attempted((Attempt(self.allocators[0].name, "build", error.what),))
-        function.attempts += candidate.attempts
-        function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
-        if candidate.spills and function.chosen is not None:
+            attempted = Attempted((Attempt(self.allocators[0].name, "build", error.what),))
+        function.attempts += attempted.attempts
+        function.attempted, function.chosen, function.spills = attempted, attempted.function, attempted.spills
+        if attempted.spills and function.chosen is not None:
             function.chosen = in_shared_slots(function.chosen)
 
     def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:

@@ -276,14 +276,14 @@ class _Allocation:
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
         _ = self.deadline.remaining
-        candidate = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
-        proposed = candidate.proposed
+        attempted = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
+        proposed = attempted.proposed
         attempts = [
             self._attempt(attempt, proposed[n] if n < len(proposed) else None)
-            for n, attempt in enumerate(candidate.attempts)
+            for n, attempt in enumerate(attempted.attempts)
         ]
         last = proposed[-1] if proposed else None
-        return _Function(function, attempts, candidate.problem, last, candidate.function, candidate.spills)
+        return _Function(function, attempts, attempted.problem, last, attempted.function, attempted.spills)
 
     def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
         with self.clock.measure("audit"):
