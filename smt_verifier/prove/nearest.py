@@ -1,8 +1,8 @@
 """The nearest valid assignment to a refuted proposal: what the next attempt starts from.
 
 The live ranges of the conflict are free, every other one stays where it was proposed. Of the assignments that this
-leaves, one that moves the fewest ranges is taken. Where there is none, those that hold what the free ranges could have
-are free too, once.
+leaves, one that moves the fewest ranges is taken. Where there is none, those that hold what a free range without a
+place could have are free too, once.
 
 Z3 finds it. Its limit is one of resources, not of time, so the answer is the same on every machine. What it is told is
 stated here a second time, from the problem: the places that each free range could have beside those that stay, and
@@ -98,9 +98,9 @@ def nearest(
         if not question.is_decided:
             return Nearest((), reason="none is found within the solver's limit")
         reason = "none with the others where they are"
-        if not (more := _in_the_way(question.staying, free)):
+        if not (more := _in_the_way(question.staying, question.homeless, MOST_FREE - len(free))):
             break
-        free |= set(more[: MOST_FREE - len(free)])
+        free |= more
     return Nearest((), reason=reason)
 
 
@@ -109,14 +109,21 @@ def _proved(problem: AllocationProblem, proposal: Proposal, answer: Nearest, sol
     return answer if proof.outcome is Outcome.PROVED else Nearest((), reason=f"what was found is {proof.outcome}")
 
 
-def _in_the_way(staying: Case, free: Collection[int]) -> list[int]:
-    """The ranges that hold what a free one could have, were nothing fixed there; those cheapest to move first."""
-    holders: set[int] = set()
-    for range_id in free:
+def _in_the_way(staying: Case, homeless: Collection[int], room: int) -> set[int]:
+    """The ranges that hold what one of ``homeless`` could have, where nothing fixed is in the way too: at most ``room``
+    of them, those first that hold a place together with the fewest others, and cheapest.
+    """
+    held: list[tuple[int, float, int, frozenset[int]]] = []
+    for range_id in homeless:
         for unit, _ in places(staying, range_id):
             owners, is_fixed = staying.occupancy.holders(range_id, unit)
-            holders |= frozenset() if is_fixed else owners
-    return sorted(holders, key=lambda i: (staying.problem.ranges[i].weight, i))
+            if owners and not is_fixed:
+                held.append((len(owners), sum(staying.problem.ranges[i].weight for i in owners), unit, owners))
+    chosen: set[int] = set()
+    for *_, owners in sorted(held, key=lambda place: place[:3]):
+        if len(chosen | owners) <= room:
+            chosen |= owners
+    return chosen
 
 
 _Lanes = tuple[int, int]
@@ -174,6 +181,11 @@ class _Question:
                 counted.update(pair)
                 least += 1
         return max(1, least)
+
+    @property
+    def homeless(self) -> list[int]:
+        """The free ranges that have no place beside those that stay; all of them, where each has one."""
+        return [i for i, names in self._places.items() if not names] or list(self._places)
 
     def fewest(self) -> Nearest | None:
         """The assignment that moves fewest of them; None where there is none, or none is found."""

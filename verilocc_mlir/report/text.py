@@ -148,6 +148,8 @@ def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
         for number, one in enumerate(attempt.tries, 1):
             for violated in one.refuted[:_MAX_FINDINGS]:
                 to.print(Text(f"refuted: {where}: try {number} of {attempt.server}: {one.allocator}: {violated}"))
+            if one.nearest:
+                to.print(Text(f"nearest: {where}: try {number} of {attempt.server}: {one.allocator}: {one.nearest}"))
     if phase.fallback:
         to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
     for attempt in phase.attempts:

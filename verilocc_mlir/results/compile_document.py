@@ -228,3 +228,6 @@ class ServerAttemptForm(Form):
     reason: Annotated[str | None, about("why it was not taken; null: it was")]
     refuted: Annotated[list[str], about("constraints that the proposal violates, which the next try was told")]
     model: Annotated[ModelForm | None, about("what its model did; null without one")]
+    nearest: Annotated[
+        str | None, about("the nearest valid assignment, which the next try was told; null: none refuted")
+    ]
