@@ -87,7 +87,7 @@ def figures(cost: KernelCost, seconds: float) -> dict[str, Any]:
 
 def llvms(ir: str, cpu: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """A direct compile by LLVM."""
-    compiler = StagedCompiler(find_toolchain(None), CompileOptions(cpu, extra=options))
+    compiler = StagedCompiler(find_toolchain(None), CompileOptions(cpu, llc_options=options))
     source = to_pre_ra(compiler, load_input(ir.encode(), path="kernel", cpu=cpu, toolchain=compiler.toolchain).text).ir
     before = len(compiler.runs)
     text = compiler.direct(source, "asm").decode()

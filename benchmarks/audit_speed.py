@@ -155,7 +155,7 @@ def source_of(what: str, kernels: Path) -> tuple[str, str]:
 def texts_of(what: str, phase: str, kernels: Path) -> tuple[str, str, str]:
     """Machine IR before and after LLVM's allocation of a phase, and the processor."""
     ir, cpu = source_of(what, kernels)
-    compiler = StagedCompiler(find_toolchain(), CompileOptions(cpu, timeout=600.0))
+    compiler = StagedCompiler(find_toolchain(), CompileOptions(cpu, tool_seconds=600.0))
     pre = to_pre_ra(compiler, ir).mir
     if phase == "sgpr":
         return pre, compiler.llvm_allocate(pre, LlvmPhase.SGPR), cpu

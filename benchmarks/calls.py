@@ -25,7 +25,7 @@ from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.hooks.mlir_compile import find_device_libraries, link_bitcode
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
-from verilocc_mlir.pipeline import compilation
+from verilocc_mlir.pipeline import compile as compile_pipeline
 from verilocc_mlir.pipeline.callees import Promises
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic
@@ -98,7 +98,7 @@ def measure(program: Path, cpu: str, effort: Effort, *, convention: bool) -> Row
         return Promises(text)
 
     if convention:
-        with patch.object(compilation, "callees_first", by_convention):
+        with patch.object(compile_pipeline, "callees_first", by_convention):
             row["convention"] = ours(ir, cpu, effort, llvm)
     return row
 

@@ -216,7 +216,7 @@ def made_kernel(groups: int) -> str:
 
 def growth(size: int) -> Growth:
     """Times on a made kernel of about ``size`` instructions before the VGPR phase."""
-    compiler = StagedCompiler(find_toolchain(), CompileOptions("gfx942", timeout=600.0))
+    compiler = StagedCompiler(find_toolchain(), CompileOptions("gfx942", tool_seconds=600.0))
     per_group = 32
     pre = compiler.to_pre_ra(made_kernel(max(1, size // per_group)))
     text = compiler.resume(compiler.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)

@@ -59,7 +59,7 @@ def judge(cell: Cell, store: Store | None) -> ListedKernel:
         InputError: it has more than one function, or is too large or too small.
     """
     text = ir(cell, store)
-    compiler = StagedCompiler(find_toolchain(), CompileOptions(cell.target, verify=False, timeout=60.0))
+    compiler = StagedCompiler(find_toolchain(), CompileOptions(cell.target, verify=False, tool_seconds=60.0))
     if text.count("\n") > 4 * MOST_INSTRUCTIONS:
         raise InputError("too large")
     file = parse_mir(compiler.to_pre_ra(text), cell.name)

@@ -82,7 +82,7 @@ def compiled(path: Path, scratch: Path) -> dict[str, Path]:
 def _finished(given: Planned, plan: Plan, *more: str) -> bytes | None:
     """The final code of our allocation; LLVM goes on from it with ``more`` options."""
     text = given.runs(plan).draft(OURS)
-    options = replace(given.compiler.options, extra=(*given.compiler.options.extra, *more))
+    options = replace(given.compiler.options, llc_options=(*given.compiler.options.llc_options, *more))
     compiler = replace(given.compiler, options=options, _printed={}) if more else given.compiler
     return None if text is None else compiler.finish(text, "asm", verify=False)
 

@@ -35,10 +35,8 @@ class RecordingSolver:
     inner: Solver = field(default_factory=default_solver)
     answers: list[tuple[Obligation, Verdict]] = field(default_factory=list[tuple[Obligation, Verdict]])
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
-        verdict = self.inner.check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
+        verdict = self.inner.check(obligation, timeout_s, consistent=consistent)
         self.answers.append((obligation, verdict))
         return verdict
 

@@ -43,9 +43,7 @@ class Recorder:
     def __init__(self) -> None:
         self.asked: list[tuple[Obligation, Verdict]] = []
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
-        verdict = Z3Solver().check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
+        verdict = Z3Solver().check(obligation, timeout_s, consistent=consistent)
         self.asked.append((obligation, verdict))
         return verdict

@@ -116,6 +116,21 @@ class Learns:
         return found[:2]
 
 
+@dataclass(frozen=True)
+class Follows(Learns):
+    """Wrong once, then what the verifier says is the nearest valid assignment."""
+
+    name: str = "follows"
+
+    def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
+        (last,) = refuted
+        nearest = dict(last.nearest)
+        assert nearest, "refuted without an assignment that is near"
+        assert nearest.keys() <= {i for c in last.counterexamples for i in c.ranges}
+        registers = (nearest.get(i, name) for i, name in enumerate(last.proposal.registers))
+        return Proposal(1, self.name, tuple(registers))
+
+
 def _meet(problem: AllocationProblem, one: int, other: int) -> bool:
     slots = [{s for g in problem.ranges[i].groups for a, b in g.segments for s in range(a, b)} for i in (one, other)]
     return bool(slots[0] & slots[1])
@@ -258,6 +273,7 @@ _ACTIONS = (
 _OFFERED: dict[str, Allocator] = {
     "deterministic": allocator("deterministic"),
     "learns": Learns(),
+    "follows": Follows(),
     "stubborn": Stubborn(),
     "trips": Trips(),
     **{action.__name__.replace("_", "-"): Does(action.__name__.replace("_", "-"), action) for action in _ACTIONS},

@@ -17,7 +17,7 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, try_allocators
+from verilocc_mlir.pipeline.attempt import Attempted, AttemptLimits, SpillLimits, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.spilling.code import with_shared_slots
@@ -34,7 +34,7 @@ class Allocated:
     cpu: str
     phase: Phase
     before: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Attempted, ...]
     after: str
 
     @property
@@ -42,7 +42,7 @@ class Allocated:
         return Pair(self.cpu, self.before, self.after)
 
     @property
-    def candidate(self) -> Candidate:
+    def candidate(self) -> Attempted:
         (candidate,) = self.candidates
         return candidate
 

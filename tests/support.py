@@ -160,7 +160,7 @@ def _of_tritons_llvm(text: str, cpu: str, arguments: Sequence[str], *, mir: bool
             points[match[1]] = Point("before" if match[2] == "before" else "after", match[3])
         else:
             extra.append(argument)
-    options = CompileOptions(cpu, extra=tuple(extra), input_name="test input")
+    options = CompileOptions(cpu, llc_options=tuple(extra), input_name="test input")
     job = LlvmJob("test input", text.encode(), mir, options, points.get("start"), points.get("stop"), kind="asm")
     driver = driver_of(choose_tools(ToolchainChoice.TRITON))
     try:

@@ -29,7 +29,7 @@ def tools() -> Toolchain:
 
 def compiler(cpu: str, name: str = "") -> StagedCompiler:
     """A fresh compiler, the verifier on."""
-    return StagedCompiler(tools(), CompileOptions(cpu, timeout=120.0, input_name=name))
+    return StagedCompiler(tools(), CompileOptions(cpu, tool_seconds=120.0, input_name=name))
 
 
 def source(name: str) -> str:
@@ -55,7 +55,7 @@ def tritons() -> TritonTools:
 
 def by_triton(cpu: str, name: str = "") -> StagedCompiler:
     """A fresh compiler over Triton's LLVM."""
-    return StagedCompiler(tritons(), CompileOptions(cpu, timeout=120.0, input_name=name))
+    return StagedCompiler(tritons(), CompileOptions(cpu, tool_seconds=120.0, input_name=name))
 
 
 def instructions(assembly: bytes) -> list[str]:

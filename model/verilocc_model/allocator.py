@@ -55,7 +55,8 @@ def family_of(target: str) -> str:
 class ModelAllocator:
     """Answers with a language model, masked and with look-ahead; deterministic if there is time for all samples.
 
-    After a refutation it answers again for the live ranges that must move; the prompt says what was refuted.
+    After a refutation it starts from the nearest valid assignment, and answers again for the live ranges that move; the
+    prompt says what was refuted.
 
     Args:
         directory: a model as ``verilocc train`` writes it, with or without adapters under ``adapters/FAMILY``; or an
@@ -126,10 +127,11 @@ class ModelAllocator:
         return replace(answer, registers=spread_proposal(problem, answer).registers)
 
     def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> ModelProposal:
-        """An answer for the live ranges that must move; what was refuted is part of the prompt.
+        """An answer for the live ranges that the nearest valid assignment moves, that assignment where it finds none;
+        what was refuted is part of the prompt.
 
-        If these ranges find no place around the others, or if it is not known which they are, all ranges are answered
-        for. From the second refutation on, the answer is sampled.
+        Where none is near, the ranges that must move are answered for; if these find no place around the others, or it
+        is not known which they are, all ranges. From the second refutation on, the answer is sampled.
 
         Raises:
             AllocationFailure: as for ``allocate``.
@@ -185,10 +187,11 @@ class ModelAllocator:
         for part in smaller:
             try:
                 return self._answer_to(part, drawn, stop, meter)
-            except OutOfTime:
-                raise
-            except AllocationFailure:
-                continue
+            except AllocationFailure as failure:
+                if part.draft:
+                    return part.draft
+                if isinstance(failure, OutOfTime):
+                    raise
         return self._answer_to(everything, drawn, stop, meter)
 
     def _answer_to(

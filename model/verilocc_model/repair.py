@@ -1,7 +1,9 @@
-"""The problem that is left after a proposal was refuted: the live ranges that must move, around those that stay.
+"""The problem that is left after a proposal was refuted: the live ranges that move, around those that stay.
 
-The verifier names a minimal correction set (``smt_verifier.prove.diagnosis``): without its ranges the rest of the
-proposal is proved. So the rest stays, as fixed occupation, and only the ranges of the set are asked about again.
+The verifier gives the nearest valid assignment (``smt_verifier.prove.nearest``): the next answer starts from it. What
+it leaves alone stays, as fixed occupation, and only the ranges that it moves are asked about again; if there is no
+answer to that, it is the answer itself. Where none is near, the ranges of a minimal correction set
+(``smt_verifier.prove.diagnosis``) are asked about: without them the rest of the proposal is proved.
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ class Remainder:
         refuted: the refutations, reduced to these ranges.
         ids: the id in the whole problem of each of its ranges.
         staying: registers of the whole problem; those at ``ids`` have no meaning.
+        draft: a proved answer to the whole problem, ``()`` where none is known.
     """
 
     problem: AllocationProblem
     refuted: tuple[Refutation, ...]
     ids: tuple[int, ...]
     staying: tuple[str, ...]
+    draft: tuple[str, ...] = ()
 
     def whole(self, registers: Sequence[str]) -> tuple[str, ...]:
         """Registers of all ranges of the whole problem, from those of the part."""
@@ -43,17 +47,19 @@ class Remainder:
 
 
 def remainders(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Iterator[Remainder]:
-    """The parts to ask about, one after the other until there is an answer: the ranges that must move, if the last
-    refutation names them, and then all ranges.
+    """The parts to ask about, one after the other until there is an answer: the ranges that the nearest assignment
+    moves, or that must move, if the last refutation names them, and then all ranges.
     """
-    if refuted and 0 < len(refuted[-1].moves) < len(problem.ranges):
-        yield _moving(problem, refuted[-1])
+    last = refuted[-1] if refuted else None
+    moving = () if last is None else tuple(number for number, _ in last.nearest) or last.moves
+    if last is not None and 0 < len(moving) < len(problem.ranges):
+        yield _moving(problem, last, moving)
     everything = tuple(range(len(problem.ranges)))
     yield Remainder(problem, refuted, everything, ("",) * len(everything))
 
 
-def _moving(problem: AllocationProblem, last: Refutation) -> Remainder:
-    new = {old: k for k, old in enumerate(last.moves)}
+def _moving(problem: AllocationProblem, last: Refutation, moving: tuple[int, ...]) -> Remainder:
+    new = {old: k for k, old in enumerate(moving)}
     registers = last.proposal.registers
     remaining = replace(
         problem,
@@ -77,7 +83,9 @@ def _moving(problem: AllocationProblem, last: Refutation) -> Remainder:
         tuple(e for example in last.counterexamples if (e := _example(example, new)) is not None),
         tuple(range(len(new))),
     )
-    return Remainder(remaining, (refutation,), tuple(new), registers)
+    nearest = dict(last.nearest)
+    draft = tuple(nearest.get(number, name) for number, name in enumerate(registers)) if nearest else ()
+    return Remainder(remaining, (refutation,), tuple(new), registers, draft)
 
 
 def _held(live: LiveRange, register: str) -> list[FixedOccupation]:

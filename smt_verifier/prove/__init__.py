@@ -8,9 +8,9 @@ from smt_verifier.prove.case import ProofResult, Violation
 from smt_verifier.prove.prover import obligation_for, prove
 
 if TYPE_CHECKING:
-    from smt_verifier.prove.diagnosis import Diagnosis, Relocation, diagnose
+    from smt_verifier.prove.diagnosis import Diagnosis, Nearest, Relocation, diagnose
 
-__all__ = ["Diagnosis", "ProofResult", "Relocation", "Violation", "diagnose", "obligation_for", "prove"]
+__all__ = ["Diagnosis", "Nearest", "ProofResult", "Relocation", "Violation", "diagnose", "obligation_for", "prove"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.occupancy import Interval, Occupancy, allocatable, class_places, unit_mask
@@ -59,6 +60,14 @@ def build_case(problem: AllocationProblem, proposal: Proposal) -> Case:
     )
     units = {range_id: register.units[0] for range_id in located if (register := registers[range_id]) is not None}
     return Case(problem, proposal, registers, located, Occupancy(problem, units), allocatable(problem))
+
+
+def without(case: Case, moved: Iterable[int]) -> Case:
+    """The case in which some live ranges are nowhere; every other one stays."""
+    removed = set(moved)
+    located = tuple(i for i in case.located if i not in removed)
+    units = {i: case.first_unit(i) for i in located}
+    return replace(case, located=located, occupancy=Occupancy(case.problem, units))
 
 
 def _lookup(name: str) -> PhysicalRegister | None:

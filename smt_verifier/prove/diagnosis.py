@@ -1,19 +1,19 @@
 """A refutation, prepared for the next attempt: the minimal violations, which live ranges must move, and where to.
 
-The next attempt keeps every register but those of ``moves``. For each of these it takes one of ``free``, or makes room
-as ``blocked`` says.
+The next attempt starts from the nearest valid assignment (``nearest.py``). Where none is near, it keeps every register
+but those of ``moves``: for each of these it takes one of ``free``, or makes room as ``blocked`` says.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove.case import Case, ProofResult, Violation, build_case
+from smt_verifier.prove.case import Case, ProofResult, Violation, build_case, without
 from smt_verifier.prove.constraints import free_registers, places
-from smt_verifier.prove.occupancy import Occupancy, Rectangle
+from smt_verifier.prove.nearest import Nearest, nearest
+from smt_verifier.prove.occupancy import Rectangle
 from verilocc_mlir.problem.model import AllocationProblem, Proposal, Segment
 from verilocc_mlir.target.registers import lane_list
 
@@ -60,6 +60,7 @@ class Diagnosis:
         core: violations that no other one implies.
         implied: names of the others.
         moves: the live ranges of a minimal correction set: all others can stay where they are, and none of these can.
+        nearest: the valid assignment that the next attempt starts from; None for what is not refuted.
     """
 
     problem: AllocationProblem
@@ -67,6 +68,7 @@ class Diagnosis:
     core: tuple[Violation, ...]
     implied: tuple[str, ...]
     moves: tuple[Relocation, ...]
+    nearest: Nearest | None = None
 
     def point(self, slot: int) -> Point | None:
         return point(self.problem, slot)
@@ -75,7 +77,7 @@ class Diagnosis:
 def diagnose(problem: AllocationProblem, proposal: Proposal, result: ProofResult) -> Diagnosis:
     """Explain ``result``, which is ``prove``'s answer on ``problem`` and ``proposal``.
 
-    Nothing here is a proof: ``prove`` alone says whether the next proposal is right.
+    Nothing here is a proof but that of the nearest assignment: ``prove`` alone says whether a proposal is right.
     """
     if result.outcome is not Outcome.REFUTED:
         return Diagnosis(problem, result, (), (), ())
@@ -94,7 +96,7 @@ def diagnose(problem: AllocationProblem, proposal: Proposal, result: ProofResult
         moves.append(Relocation(i, proposal.registers[i], tuple(reasons.get(i, ())), free, blocked))
     core_names = {violation.name for violation in core}
     implied = tuple(v.name for v in result.violations if v.name not in core_names)
-    return Diagnosis(problem, result, core, implied, tuple(moves))
+    return Diagnosis(problem, result, core, implied, tuple(moves), nearest(problem, proposal, result))
 
 
 def point(problem: AllocationProblem, slot: int) -> Point | None:
@@ -217,14 +219,6 @@ def correction_set(case: Case) -> tuple[int, ...]:
                 for unit in range(r.unit, r.unit + r.high - r.low):
                     insort(occupied.setdefault(unit, []), (r.start, r.end))
     return tuple(live.id for live in ranges if live.id not in staying)
-
-
-def without(case: Case, moved: Iterable[int]) -> Case:
-    """The case in which some live ranges are nowhere; every other one stays."""
-    removed = set(moved)
-    located = tuple(i for i in case.located if i not in removed)
-    units = {i: case.first_unit(i) for i in located}
-    return replace(case, located=located, occupancy=Occupancy(case.problem, units))
 
 
 def _fits(rectangles: list[Rectangle], occupied: dict[int, list[Segment]]) -> bool:

@@ -12,7 +12,7 @@ from verilocc_mlir import forms
 from verilocc_mlir.forms import Form, Whole, about, filled
 from verilocc_mlir.problem.model import Phase
 
-DIAGNOSIS_VERSION = 1
+DIAGNOSIS_VERSION = 2
 _SHOWN = 6
 
 Segment = Annotated[list[Whole], about("slots [start, end)", minItems=2, maxItems=2)]
@@ -74,6 +74,22 @@ class RelocationForm(Form):
     blocked: BlockedForm | None
 
 
+class MoveForm(Form):
+    """A live range that has another register than was proposed."""
+
+    id: Whole
+    name: Annotated[str, about("in the MIR")]
+    register: str
+
+
+class NearestForm(Form):
+    """A proved assignment near a refuted proposal."""
+
+    moves: Annotated[list[MoveForm], about("what differs from the proposal; empty: none is known")]
+    fewest: Annotated[bool, about("none with the same ranges free moves fewer")]
+    reason: Annotated[str | None, about("why none is known; null where one is")]
+
+
 class DiagnosisForm(Form):
     """A refutation, explained."""
 
@@ -90,6 +106,7 @@ class DiagnosisForm(Form):
         list[RelocationForm],
         about("a minimal correction set: all other live ranges can stay, none of these can"),
     ]
+    nearest: Annotated[NearestForm | None, about("what the next attempt starts from; null for what is not refuted")]
 
 
 def schema() -> dict[str, Any]:
@@ -109,6 +126,7 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
             violations=[_violation(diagnosis, violation) for violation in diagnosis.core],
             implied=diagnosis.implied,
             moves=[_relocation(diagnosis, move) for move in diagnosis.moves],
+            nearest=diagnosis.nearest,
         )
     )
 
@@ -133,6 +151,8 @@ def to_text(diagnosis: Diagnosis) -> str:
         lines.append(
             f"  move {name} from {f'${move.register}' if move.register else 'nowhere'}: {_advice(diagnosis, move)}"
         )
+    if diagnosis.nearest is not None:
+        lines.append(f"  {diagnosis.nearest}")
     return "\n".join(lines)
 
 

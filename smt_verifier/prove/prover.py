@@ -17,9 +17,9 @@ register classes describe the function, which ``audit`` does not assume and chec
 Early-clobber is part of ``interference`` by the numbering of slots, tied operands are one live range, a call's
 clobbers are fixed occupations.
 
-Proof: all goals follow from ``u_i``, ``n_i`` as proposed (Z3, in QF_BV), and the goals of ``interference`` and
-``fixed`` imply their statements for *all* pairs by the lemma in ``occupancy``, whose premise (nothing was left out of
-the files) is counted here.
+Proof: all goals follow from ``u_i``, ``n_i`` as proposed (Z3, in QF_BV; these are all given, so one counterexample has
+every goal that is false), and the goals of ``interference`` and ``fixed`` imply their statements for *all* pairs by the
+lemma in ``occupancy``, whose premise (nothing was left out of the files) is counted here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def prove(
         return ProofResult(Outcome.UNKNOWN, 0, reason=reason)
     goals = [rule.goals(case) for rule in RULES]
     obligation = _obligation(case, goals)
-    verdict = (solver or default_solver()).check(obligation, timeout_s, exhaustive=True)
+    verdict = (solver or default_solver()).check(obligation, timeout_s)
     if verdict.outcome is not Outcome.REFUTED:
         return ProofResult(verdict.outcome, len(obligation.goals), reason=verdict.reason)
     violations, truncated = _explain(case, goals, frozenset(verdict.violated))

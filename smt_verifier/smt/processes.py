@@ -116,14 +116,13 @@ class ProcessSolver:
         obligation: Obligation,
         timeout_s: float = 30.0,
         *,
-        exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
         question = {
             "kind": "check",
-            "rlimit": self._rlimit,
+            "rlimit": obligation.rlimit or self._rlimit,
             "obligation": (obligation.name, obligation.logic, obligation.script, obligation.goals),
-            "options": {"timeout_s": timeout_s, "exhaustive": exhaustive, "consistent": consistent},
+            "options": {"timeout_s": timeout_s, "consistent": consistent},
         }
         try:
             return self.pool.ask(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -33,12 +32,14 @@ class Obligation:
         logic: SMT-LIB logic that the script stays within (``QF_UF``, ``QF_LIA`` …).
         script: declarations, definitions and ``assert``s of the hypotheses; no ``set-logic``, no ``check-sat``.
         goals: ``(name, Boolean term)``; names are unique. No goals: nothing to show, PROVED.
+        rlimit: Z3's deterministic resource limit for each question; 0: that of the solver.
     """
 
     name: str
     logic: str
     script: str
     goals: tuple[tuple[str, str], ...]
+    rlimit: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Verdict:
     Attributes:
         outcome: PROVED (hypotheses and negated goals unsatisfiable), REFUTED (a model makes a goal false), UNKNOWN
             (limit or solver failure), INVALID (the text does not parse, or its hypotheses contradict each other).
-        violated: names of the goals that are false in the counterexample, in the obligation's order.
+        violated: names of the goals that are false in one counterexample, in the obligation's order.
         reason: why, for UNKNOWN and INVALID; else empty.
     """
 
@@ -110,7 +111,6 @@ class Solver(Protocol):
         obligation: Obligation,
         timeout_s: float = 30.0,
         *,
-        exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
         """Decide one obligation; never raises for what the obligation says.
@@ -118,7 +118,6 @@ class Solver(Protocol):
         Args:
             timeout_s: seconds for each of the three questions an obligation can take (are the hypotheses consistent,
                 do the goals follow, which of them do not); UNKNOWN after that.
-            exhaustive: on refutation name every goal that some model violates, not only those of one model.
             consistent: first require that the hypotheses have a model, so that nothing is proved from a contradiction
                 (INVALID if they have none).
         """
@@ -146,13 +145,12 @@ class Z3Solver:
         obligation: Obligation,
         timeout_s: float = 30.0,
         *,
-        exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
-        contexts = _Contexts() if self._rlimit else self._contexts
-        question = _Question(timeout_s, self._rlimit, contexts)
+        rlimit = obligation.rlimit or self._rlimit
+        question = _Question(timeout_s, rlimit, _Contexts() if rlimit else self._contexts)
         if consistent:
             verdict = question.ask(obligation.script)
             if verdict is not Outcome.REFUTED:
@@ -162,40 +160,24 @@ class Z3Solver:
             return Verdict(Outcome.PROVED)
         outcome = question.ask(obligation.script + "\n" + negated_goals(obligation))
         if outcome is Outcome.REFUTED:
-            return self._name_violations(obligation, timeout_s, exhaustive)
+            return self._name_violations(obligation, timeout_s)
         return Verdict(outcome, reason=question.reason)
 
-    def _name_violations(self, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
-        """Ask again with a Boolean for each goal and read which are false; all of it within ``timeout_s``."""
-        deadline = time.monotonic() + timeout_s
-        question = _Question(timeout_s, self._rlimit, _Contexts())
+    def _name_violations(self, obligation: Obligation, timeout_s: float) -> Verdict:
+        """Ask again with a Boolean for each goal and read which are false in the model."""
+        question = _Question(timeout_s, obligation.rlimit or self._rlimit, _Contexts())
         names = [f"goal!{k}" for k in range(len(obligation.goals))]
         definitions = "".join(
             f"(declare-const {name} Bool)\n(assert (= {name} {term}))\n"
             for name, (_, term) in zip(names, obligation.goals, strict=True)
         )
-        script = f"{obligation.script}\n{definitions}"
-        violated: set[int] = set()
-        remaining: list[int] = list(range(len(names)))
-        while remaining:
-            clause = "".join(f" (not {names[k]})" for k in remaining)
-            question.limit(deadline - time.monotonic())
-            outcome = question.ask(f"{script}(assert (or false{clause}))\n")
-            if outcome is not Outcome.REFUTED:
-                break
-            false = question.false_constants()
-            new: set[int] = {k for k in remaining if names[k] in false}
-            violated |= new
-            if not exhaustive or not new:
-                break
-            remaining = [k for k in remaining if k not in new]
-        if not violated:
-            # The first question found a counterexample and this one, by a limit or a defect, did not.
-            return Verdict(
-                Outcome.REFUTED,
-                reason=f"counterexample found, but not its goals: {question.reason}",
-            )
-        return Verdict(Outcome.REFUTED, tuple(obligation.goals[k][0] for k in sorted(violated)))
+        clause = "".join(f" (not {name})" for name in names)
+        outcome = question.ask(f"{obligation.script}\n{definitions}(assert (or false{clause}))\n")
+        false = question.false_constants() if outcome is Outcome.REFUTED else frozenset[str]()
+        violated = tuple(goal for name, (goal, _) in zip(names, obligation.goals, strict=True) if name in false)
+        # The first question found a counterexample. This one, by a limit or a defect, may not.
+        reason = "" if violated else f"counterexample found, but not its goals: {question.reason}"
+        return Verdict(Outcome.REFUTED, violated, reason)
 
 
 class _Contexts(threading.local):
@@ -230,15 +212,11 @@ class _Question:
 
     def __init__(self, timeout_s: float, rlimit: int, contexts: _Contexts) -> None:
         self._contexts = contexts
-        self._timeout_ms = 0
+        # z3 wants at least a millisecond.
+        self._timeout_ms = min(max(1, int(timeout_s * 1000)), 2**31 - 1)
         self._rlimit = rlimit
         self._solver: library.Solver | None = None
         self.reason = ""
-        self.limit(timeout_s)
-
-    def limit(self, timeout_s: float) -> None:
-        """Seconds for the next question; z3 wants at least a millisecond."""
-        self._timeout_ms = min(max(1, int(timeout_s * 1000)), 2**31 - 1)
 
     def ask(self, script: str) -> Outcome:
         outcome = Outcome.UNKNOWN

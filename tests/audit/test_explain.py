@@ -391,9 +391,7 @@ def test_explanations_are_the_same_every_time() -> None:
 class _Speechless:
     """A solver that has a counterexample and cannot say to which goals (as Z3 at a limit)."""
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
         return Verdict(Outcome.REFUTED, reason="counterexample found, but not its goals: timeout")
 
 

@@ -29,15 +29,13 @@ class Sometimes:
         self.ever_after = ever_after
         self.asked = 0
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
         self.asked += 1
         if self.asked == self.number + 1 or (self.ever_after and self.asked > self.number):
             # The goal that is named false is one of those asked.
             named = tuple(name for name, _ in obligation.goals[: len(self.verdict.violated)])
             return replace(self.verdict, violated=named)
-        return self.inner.check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
+        return self.inner.check(obligation, timeout_s, consistent=consistent)
 
 
 @lru_cache(maxsize=1)

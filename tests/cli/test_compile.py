@@ -217,7 +217,14 @@ def test_refuted_is_exit_code_1_and_writes_nothing(
     data = json.loads(report.read_text())
     jsonschema.validate(data, schema())
     assert (data["outcome"], data["output"]) == ("refuted", None)
-    assert re.search(r"refuted: small, [SV]GPR: clashing: (interference|fixed): ", capsys.readouterr().out)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"refuted: small, [SV]GPR: clashing: (interference|fixed): ", shown)
+    near = next(a for p in data["functions"][0]["phases"] for a in p["attempts"] if a["outcome"] == "refuted")[
+        "nearest"
+    ]
+    assert (near["fewest"], near["reason"]) == (True, None)
+    moves = ", ".join(f"{move['name']} to ${move['register']}" for move in near["moves"])
+    assert f"clashing: the nearest valid assignment moves {moves}" in shown
 
     assert run(command) == 0
     data = json.loads(report.read_text())

@@ -55,7 +55,9 @@ def refuted(name: str, phase: Phase) -> tuple[AllocationProblem, Refutation]:
 def test_an_answer_to_what_must_move_makes_one_to_the_whole(name: str, phase: Phase) -> None:
     problem, refutation = refuted(name, phase)
     part, everything = remainders(problem, (refutation,))
-    assert part.ids == refutation.moves
+    assert part.ids == (tuple(i for i, _ in refutation.nearest) or refutation.moves)
+    if refutation.nearest:
+        assert prove(problem, replace(refutation.proposal, registers=part.draft)).outcome is Outcome.PROVED
     assert 0 < len(part.problem.ranges) < len(problem.ranges)
     assert (everything.problem, everything.refuted) == (problem, (refutation,))
     answer = allocator("deterministic").allocate(part.problem)
@@ -104,7 +106,8 @@ def test_the_other_end_of_a_copy_stays_where_it_is() -> None:
 
 def test_all_is_asked_where_nothing_or_everything_must_move() -> None:
     problem, refutation = refuted("gemm_mma_lds.gfx942", "vgpr")
-    for said in ((), (replace(refutation, moves=()),), (replace(refutation, moves=tuple(range(len(problem.ranges)))),)):
+    everything = tuple(range(len(problem.ranges)))
+    for said in ((), *((replace(refutation, moves=moves, nearest=()),) for moves in ((), everything))):
         (part,) = remainders(problem, said)
         assert part.problem == problem
         right = answered("gemm_mma_lds.gfx942", "vgpr")[1].registers
@@ -119,8 +122,23 @@ def test_the_model_leaves_what_need_not_move() -> None:
     assert prove(problem, again).outcome is Outcome.PROVED
     was = refutation.proposal.registers
     moved = {i for i, (a, b) in enumerate(zip(was, again.registers, strict=True)) if a != b}
-    assert moved <= set(refutation.moves)
+    assert moved <= {i for i, _ in refutation.nearest}
     assert model.regenerate(problem, (refutation,)) == again
+    # Where the nearest assignment is not known, those that must move are asked about.
+    again = model.regenerate(problem, (replace(refutation, nearest=()),))
+    assert prove(problem, again).outcome is Outcome.PROVED
+    moved = {i for i, (a, b) in enumerate(zip(was, again.registers, strict=True)) if a != b}
+    assert moved <= set(refutation.moves)
+
+
+def test_the_nearest_assignment_is_the_answer_where_the_model_finds_none() -> None:
+    problem, refutation = refuted("gemm_mma_lds.gfx942", "vgpr")
+    model = allocator("model", seconds=1e-9)
+    assert isinstance(model, Regenerating)
+    again = model.regenerate(problem, (refutation,))
+    was = dict(enumerate(refutation.proposal.registers))
+    assert again.registers == tuple((was | dict(refutation.nearest)).values())
+    assert prove(problem, again).outcome is Outcome.PROVED
 
 
 def test_the_model_asks_for_all_where_what_must_move_finds_no_place() -> None:

@@ -18,7 +18,7 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import attempt
-from verilocc_mlir.pipeline import compilation as compile_module_of
+from verilocc_mlir.pipeline import compile as compile_module_of
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.callees import (
     BrokenPromiseError,

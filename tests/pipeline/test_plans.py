@@ -64,7 +64,7 @@ def test_attributes_guide_the_scheduler_and_leave_the_module_as_it_was() -> None
 def test_what_llvm_does_after_the_text_does_not_depend_on_the_options(name: str) -> None:
     """So it does not matter to the result that they are not given again."""
     plan, compiler = BY_NAME[name], gemm().compiler
-    again = replace(compiler, options=replace(compiler.options, extra=plan.options))
+    again = replace(compiler, options=replace(compiler.options, llc_options=plan.options))
     text = gemm().runs(plan).plain_text()
     assert again.finish(text, verify=False) == compiler.finish(text, verify=False)
 

@@ -237,7 +237,8 @@ def test_text_for_people() -> None:
         "%0 in $vgpr0_vgpr1 (lanes 0xc) and %1 in $vgpr1 (lanes 0x3) are both live at slot 9\n"
         "    %0.sub1 in $vgpr0_vgpr1: kept during [6, 10)\n"
         "    %1 in $vgpr1: kept during [9, 18)\n"
-        "  move %1 from $vgpr1: free are $vgpr2, $vgpr3, $vgpr4, $vgpr5, $vgpr6, $vgpr7 and 8 more"
+        "  move %1 from $vgpr1: free are $vgpr2, $vgpr3, $vgpr4, $vgpr5, $vgpr6, $vgpr7 and 8 more\n"
+        "  the nearest valid assignment moves %1 to $vgpr2"
     )
 
 
@@ -261,6 +262,9 @@ def test_json_of_a_refutation() -> None:
             "free": ["vgpr2", "vgpr3"], "blocked": None,
         }
     ]  # fmt: skip
+    assert found["nearest"] == {
+        "moves": [{"id": 1, "name": "%1", "register": "vgpr2"}], "fewest": True, "reason": None,
+    }  # fmt: skip
 
 
 def test_an_invalid_proposal_is_diagnosed_as_such() -> None:

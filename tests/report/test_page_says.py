@@ -81,7 +81,16 @@ def test_models_and_tries() -> None:
     done, recording = compiled(KERNEL, "k.ll", cpu="gfx942")
     use = ModelUse("base-1", "cdna3", 120, 0.5, "an adapter <is> not applied")
     tries = (
-        ServerAttempt("model", "7", "prove", "it is refuted", "refuted", ("complete: %5 is given no register",), use),
+        ServerAttempt(
+            "model",
+            "7",
+            "prove",
+            "it is refuted",
+            "refuted",
+            ("complete: %5 is given no register",),
+            use,
+            "the nearest valid assignment moves %5 to $vgpr3",
+        ),
         ServerAttempt("model", "7", "prove", "", "proved", (), use),
     )
     (function,) = done.report.functions
@@ -94,6 +103,7 @@ def test_models_and_tries() -> None:
     assert cells[at + 1 : at + 5] == ["2", "1", "240", "1.00"]
     assert "Try of the server: model 7 refuted base-1, adapter cdna3: 120 tokens, 0.50 s" in page.text
     assert "complete: %5 is given no register" in page.text
+    assert "Nearest: the nearest valid assignment moves %5 to $vgpr3" in page.text
 
 
 def width(path: Path, html: str) -> tuple[int, int]:

@@ -442,6 +442,27 @@ def test_counterexamples_come_back_to_the_allocator(client: Client, vectors: str
     assert len({d[0] for d in digests}) == 3
 
 
+def test_the_nearest_assignment_comes_back_to_the_allocator_and_to_the_client(client: Client, vectors: str) -> None:
+    """Two ranges were displaced: two moves mend it, in the answer as in the next attempt."""
+    answer = client.allocation.Allocate(request_of(vectors, CPU, "vgpr", allocator="follows"), timeout=SECONDS)
+    (found,) = answer.functions
+    assert [(a.allocator, a.ended) for a in found.attempts] == [("follows", "prove"), ("follows", "audit")]
+    refuted, proved = found.attempts
+    assert not proved.HasField("nearest")
+    near = refuted.nearest
+    assert (len(near.moves), near.fewest, near.reason) == (2, True, "")
+    given = {(a.range, a.virtual_register, a.physical_register) for a in found.assignments}
+    assert {(m.range, m.virtual_register, m.physical_register) for m in near.moves} <= given
+
+
+def test_a_client_is_told_why_no_assignment_is_near(client: Client, vectors: str) -> None:
+    answer = client.allocation.Allocate(request_of(vectors, CPU, "vgpr", allocator="spoilt"), timeout=SECONDS)
+    first = answer.functions[0].attempts[0]
+    assert first.proof.outcome == verdict_pb2.OUTCOME_REFUTED
+    assert not first.nearest.moves
+    assert first.nearest.reason
+
+
 @pytest.mark.long
 def test_what_cannot_be_learnt_falls_back_after_so_many_attempts(client: Client, vectors: str) -> None:
     request = request_of(vectors, CPU, "vgpr", allocator="stubborn", max_attempts=3)

@@ -176,7 +176,11 @@ def test_a_refuted_answer_is_asked_for_again_with_what_refuted_it(
     assert all(one["model"]["tokens"] > 0 for one in (first, second))
     (part,) = found["models"]
     assert (part["refuted"], part["tries"]) == (1, 3)
+    assert second["nearest"] is None
     shown = " ".join(capfd.readouterr().out.split())
+    assert f"nearest: attn, VGPR: try 1 of {attempt['server']}: model: {first['nearest']}" in shown
+    # With so few registers there may be none: most of the ranges around would have to move.
+    assert first["nearest"].startswith(("the nearest valid assignment moves %", "no valid assignment is near: "))
     assert f"refuted: attn, VGPR: try 1 of {attempt['server']}: model: complete: %" in shown
     assert f"model: {BASE_NAME}, no adapter of {attempt['server']}: 3 tries, 1 refuted, " in shown
 

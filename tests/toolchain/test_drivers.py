@@ -49,7 +49,7 @@ def llvm(request: pytest.FixtureRequest) -> LlvmTools:
 
 
 def staged(llvm: LlvmTools, cpu: str, name: str = "") -> StagedCompiler:
-    return StagedCompiler(llvm, CompileOptions(cpu, timeout=120.0, input_name=name))
+    return StagedCompiler(llvm, CompileOptions(cpu, tool_seconds=120.0, input_name=name))
 
 
 # The same over both.
@@ -169,7 +169,7 @@ def test_an_unknown_processor_or_feature_is_refused_not_ignored(target: str, kin
 
 def test_work_that_takes_too_long_is_ended(llvm: LlvmTools) -> None:
     path = next(p for p in kernel_paths() if p.name.startswith("attn_d64.") and cpu_of(p) == "gfx1100")
-    late = StagedCompiler(llvm, CompileOptions("gfx1100", timeout=0.001))
+    late = StagedCompiler(llvm, CompileOptions("gfx1100", tool_seconds=0.001))
     with pytest.raises(ToolchainError, match=r"\(pre-ra\) did not finish within 0\.001 s"):
         late.to_pre_ra(path.read_text())
     assert staged(llvm, "gfx942").to_pre_ra(source("mmra.ll"))
@@ -364,7 +364,7 @@ def test_options_that_its_llvm_does_not_know(monkeypatch: pytest.MonkeyPatch) ->
     driven = by_triton("gfx942", "k.ll")
 
     def with_extra(*flags: str) -> StagedCompiler:
-        return StagedCompiler(driven.toolchain, replace(driven.options, extra=flags))
+        return StagedCompiler(driven.toolchain, replace(driven.options, llc_options=flags))
 
     with pytest.raises(InputError, match="has no option -nonsense=3"):
         with_extra("-nonsense=3").to_pre_ra(source("mmra.ll"))

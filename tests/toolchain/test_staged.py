@@ -260,7 +260,7 @@ def passes(stderr: str) -> list[str]:
 
 
 def test_the_stages_run_the_passes_of_a_direct_compile_in_order() -> None:
-    staged = StagedCompiler(tools(), CompileOptions("gfx942", verify=False, extra=("-debug-pass=Structure",)))
+    staged = StagedCompiler(tools(), CompileOptions("gfx942", verify=False, llc_options=("-debug-pass=Structure",)))
     text = source("sgpr_spills.ll")
     pre = staged.to_pre_ra(text)
     scalar = staged.llvm_allocate(pre, LlvmPhase.SGPR)

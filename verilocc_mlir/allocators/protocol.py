@@ -56,6 +56,7 @@ class ServerAttempt:
         reason: why it was not taken, ``""``: it was.
         refuted: the constraints that the proposal violates, each as ``rule: message``. The next try was told them.
         model: what its model did; None for an allocator without one, and from servers that do not say.
+        nearest: of a refuted proposal, in words: the nearest valid assignment, or why none is known; else ``""``.
     """
 
     allocator: str
@@ -65,6 +66,7 @@ class ServerAttempt:
     outcome: str = ""
     refuted: tuple[str, ...] = ()
     model: ModelUse | None = None
+    nearest: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,11 +244,14 @@ class Refutation:
     Attributes:
         moves: ids of a smallest set of live ranges that must move: all others can stay where they are. Empty: not
             known.
+        nearest: a proved assignment near the proposal: the register of each live range that has another one there, by
+            id. Empty: none is known.
     """
 
     proposal: Proposal
     counterexamples: tuple[Counterexample, ...]
     moves: tuple[int, ...] = ()
+    nearest: tuple[tuple[int, str], ...] = ()
 
 
 @runtime_checkable

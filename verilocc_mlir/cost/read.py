@@ -237,7 +237,9 @@ def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
     gpu = _target(processors[0] if processors else "", path, options)
     toolchain = choose_tools(options.toolchain, options.llvm)
     features = ",".join(filter(None, (options.features, split_target_id(options.cpu)[1] if options.cpu else "")))
-    compiler = StagedCompiler(toolchain, CompileOptions(gpu.name, features, timeout=options.timeout, input_name=path))
+    compiler = StagedCompiler(
+        toolchain, CompileOptions(gpu.name, features, tool_seconds=options.timeout, input_name=path)
+    )
     notes: list[str] = []
     allocated = {bool(re.search(r"^noVRegs: +true", d, re.MULTILINE)) or not _virtual(d) for d in documents}
     if allocated == {True}:

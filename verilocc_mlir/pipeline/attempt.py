@@ -32,6 +32,7 @@ from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 if TYPE_CHECKING:
+    from smt_verifier.prove import Nearest
     from verilocc_mlir.spilling.relieve import Relieved, Spiller, Tight
     from verilocc_mlir.splitting.search import Stuck
 import logging
@@ -84,6 +85,7 @@ class Proposed:
         partial: ``AllocationFailure.partial`` of it.
         use: what a model of this process did for it; None without one.
         tries: of the server that was asked.
+        nearest: a proved assignment near it, where it was refuted.
     """
 
     allocator: str
@@ -96,6 +98,7 @@ class Proposed:
     partial: Partial | None = None
     use: ModelUse | None = None
     tries: tuple[ServerAttempt, ...] = ()
+    nearest: Nearest | None = None
 
     @property
     def proved(self) -> bool:
@@ -139,10 +142,13 @@ def proposals(
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)
+                refutation, nearest = _refuted(problem, proposal, proof)
             use = proposal.use if isinstance(proposal, ModelProposal) else None
             tries = proposal.tries if isinstance(proposal, ServedProposal) else ()
-            yield Proposed(allocator.name, allocator.version, proposal, proof, server=server, use=use, tries=tries)
-            refuted = (*refuted, refutation_of(problem, proposal, proof))
+            yield Proposed(
+                allocator.name, allocator.version, proposal, proof, server=server, use=use, tries=tries, nearest=nearest
+            )
+            refuted = (*refuted, refutation)
 
 
 def _propose(
@@ -188,15 +194,24 @@ def _failure(allocator: Allocator, error: Exception) -> tuple[str, str]:
 
 def refutation_of(problem: AllocationProblem, proposal: Proposal, proof: ProofResult) -> Refutation:
     """What an allocator is told of a proposal that is not proved: the verifier's violations, without those that others
-    imply, and which live ranges must move.
+    imply, which live ranges must move, and a proved assignment that is near.
     """
+    return _refuted(problem, proposal, proof)[0]
+
+
+def _refuted(problem: AllocationProblem, proposal: Proposal, proof: ProofResult) -> tuple[Refutation, Nearest | None]:
+    if proof.outcome is not Outcome.REFUTED:
+        return Refutation(proposal, ()), None
     counterexamples = tuple(
         Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in proof.core or proof.violations
     )
     from smt_verifier.prove import diagnose
 
-    moves = tuple(move.range_id for move in diagnose(problem, proposal, proof).moves)
-    return Refutation(proposal, counterexamples, moves)
+    diagnosis = diagnose(problem, proposal, proof)
+    moves = tuple(move.range_id for move in diagnosis.moves)
+    near = diagnosis.nearest.moves if diagnosis.nearest is not None else ()
+    told = tuple((move.id, move.register) for move in near)
+    return Refutation(proposal, counterexamples, moves, told), diagnosis.nearest
 
 
 _FINDINGS_KEPT = 20
@@ -220,7 +235,7 @@ ENOUGH = 8
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Attempted:
     """What became of one function: all attempts in order, and the last one's result where it got that far.
 
     Attributes:
@@ -283,7 +298,7 @@ class Start:
     Those who spill in different ways share it: these attempts end for all of them alike.
     """
 
-    candidate: Candidate
+    attempted: Attempted
     source: MachineFunction
     problem: AllocationProblem | None = None
     spiller: Spiller | None = None
@@ -298,7 +313,7 @@ def try_allocators(
     clock: Clock,
     limits: AttemptLimits,
     start: Start | None = None,
-) -> Candidate:
+) -> Attempted:
     """Let the allocators place the phase's registers of ``function``, until a proposal is proved and rewritten.
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
@@ -307,24 +322,24 @@ def try_allocators(
         start: of the same function, with the same allocators; None: it is made here.
     """
     start = start or begin(allocators, file, function, target, phase, clock, limits)
-    candidate, source = start.candidate, start.source
+    attempted, source = start.attempted, start.source
     problem = start.problem
     if (
         limits.same_text
         or problem is None
         or not limits.spills.spare
-        or not (candidate.lacks_room or limits.spills.always)
+        or not (attempted.lacks_room or limits.spills.always)
     ):
-        return candidate
+        return attempted
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
-    held: Candidate | None = None
+    held: Attempted | None = None
     spares = limits.spills.spare
     if problem.is_large:
         spares = spares[2::2] or spares[-1:]
     try:
         for number, spare in enumerate(spares):
-            if clock.budget.is_over or not (candidate.lacks_room or (limits.spills.always and not number)):
+            if clock.budget.is_over or not (attempted.lacks_room or (limits.spills.always and not number)):
                 break
             if held is not None and problem.is_large:
                 break
@@ -334,7 +349,7 @@ def try_allocators(
                 )
             if relieved is None or (held is not None and relieved.cost >= _burden(held)):
                 break
-            if not relieved.actions and (number or candidate.proposed[-1].partial is None):
+            if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue
             with clock.measure("build"):
                 smaller = build_problem(file, relieved.function, target, phase)
@@ -346,23 +361,23 @@ def try_allocators(
                 again = splits.after(whole, relieved.function)
                 if again.lacks_room and not number and not limits.spills.always and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
-            result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
+            result = replace(_after(attempted, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
             if again.spills and relieved.actions:
                 # A little more spilled may cost less than many copies.
-                held, candidate = result, _after(candidate, whole)
+                held, attempted = result, _after(attempted, whole)
             else:
-                candidate = result
+                attempted = result
     except OutOfSecondsError:
-        if held is None and candidate.function is None:
+        if held is None and attempted.function is None:
             raise
-    if held is not None and (candidate.function is None or _burden(candidate) >= _burden(held)):
+    if held is not None and (attempted.function is None or _burden(attempted) >= _burden(held)):
         return held
-    return candidate
+    return attempted
 
 
-def _burden(candidate: Candidate) -> float:
+def _burden(attempted: Attempted) -> float:
     """Stores and loads of 32-bit registers by estimated executions; a copy counts a fifth of one."""
-    return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in candidate.spills)
+    return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in attempted.spills)
 
 
 @dataclass
@@ -380,33 +395,33 @@ class _Splits:
     limits: AttemptLimits
     stuck: Stuck | None = None
 
-    def after(self, candidate: Candidate, source: MachineFunction) -> Candidate:
+    def after(self, attempted: Attempted, source: MachineFunction) -> Attempted:
         """The attempts at ``source`` with a further one, where there was not room for all."""
-        last = candidate.proposed[-1] if candidate.lacks_room else None
+        last = attempted.proposed[-1] if attempted.lacks_room else None
         self.stuck = None
-        if last is None or last.partial is None or candidate.problem is None:
-            return candidate
+        if last is None or last.partial is None or attempted.problem is None:
+            return attempted
         from verilocc_mlir.spilling.ground import ground
         from verilocc_mlir.splitting.search import Laid, Stuck, split
 
         with self.clock.measure("spill"):
-            result = split(ground(source, candidate.problem, self.target), last.partial)
+            result = split(ground(source, attempted.problem, self.target), last.partial)
         if isinstance(result, Stuck):
             self.stuck = result
-            return candidate
+            return attempted
         with self.clock.measure("build"):
             problem = build_problem(self.file, result.function, self.target, self.phase)
         laid = Laid(last.allocator, last.version, result.registers)
         again = _try((laid,), self.file, result.function, problem, self.target, self.clock, self.limits)
-        return candidate if again.function is None else replace(_after(candidate, again), spills=result.actions)
+        return attempted if again.function is None else replace(_after(attempted, again), spills=result.actions)
 
     def with_room(
-        self, candidate: Candidate, spiller: Spiller, relieved: Relieved, spare: int
-    ) -> tuple[Candidate, Relieved]:
+        self, attempted: Attempted, spiller: Spiller, relieved: Relieved, spare: int
+    ) -> tuple[Attempted, Relieved]:
         """The same, with a little more spilled just where a range finds no room, as long as that is less than what more
         room at every point costs.
         """
-        last, spills, first = candidate.proposed[-1], self.limits.spills, relieved
+        last, spills, first = attempted.proposed[-1], self.limits.spills, relieved
         tight: Tight = ()
         try:
             everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
@@ -427,13 +442,13 @@ class _Splits:
                     problem = build_problem(self.file, relieved.function, self.target, self.phase)
                 # Nothing has a place yet: what the allocator found is of another text.
                 nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
-                without_places = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
+                without_places = replace(attempted, proposed=(replace(last, partial=nowhere),), problem=problem)
                 again = self.after(without_places, relieved.function)
                 if again.function is not None:
                     return again, relieved
         except OutOfSecondsError:
             pass  # What was placed with less room stands.
-        return candidate, first
+        return attempted, first
 
 
 def begin(
@@ -451,18 +466,18 @@ def begin(
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
     except UnsupportedError as error:
-        return Start(Candidate((Attempt(allocators[0].name, "build", error.what),)), source)
+        return Start(Attempted((Attempt(allocators[0].name, "build", error.what),)), source)
     source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, clock)
-    candidate = _try(allocators, file, source, problem, target, clock, limits)
-    if candidate.lacks_room and source is not function:
+    attempted = _try(allocators, file, source, problem, target, clock, limits)
+    if attempted.lacks_room and source is not function:
         # Both files together have more room, and so has a function whose arguments may move.
         source = function
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
-        candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
+        attempted = _after(attempted, _try(allocators, file, source, problem, target, clock, limits))
     if limits.spills.spare and not limits.same_text:
-        candidate = _Splits(file, target, phase, clock, limits).after(candidate, source)
-    return Start(candidate, source, problem)
+        attempted = _Splits(file, target, phase, clock, limits).after(attempted, source)
+    return Start(attempted, source, problem)
 
 
 def _in_place(
@@ -488,7 +503,7 @@ def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineF
     return in_vgprs(function, virtual_classes(function)) or function
 
 
-def _after(earlier: Candidate, later: Candidate) -> Candidate:
+def _after(earlier: Attempted, later: Attempted) -> Attempted:
     return replace(
         later,
         attempts=(*earlier.attempts, *later.attempts),
@@ -504,7 +519,7 @@ def _try(
     target: Target,
     clock: Clock,
     limits: AttemptLimits,
-) -> Candidate:
+) -> Attempted:
     """Each allocator on ``problem``, which is that of ``function``."""
 
     def check(proposal: Proposal) -> ProofResult:
@@ -517,7 +532,7 @@ def _try(
         proposed_so_far.append(proposed)
         whose = Attempt(
             proposed.allocator, "", server=proposed.server, version=proposed.version, model=proposed.use,
-            tries=proposed.tries,
+            tries=proposed.tries, nearest=proposed.nearest,
         )  # fmt: skip
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:
@@ -533,8 +548,8 @@ def _try(
             attempts.append(replace(whose, ended="rewrite", reason=error.what, proof=proof))
             continue
         attempts.append(replace(whose, ended="audit", proof=proof))
-        return Candidate(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
-    return Candidate(tuple(attempts), tuple(proposed_so_far), problem)
+        return Attempted(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
+    return Attempted(tuple(attempts), tuple(proposed_so_far), problem)
 
 
 def text_of(file: MirFile, function: MachineFunction) -> str:

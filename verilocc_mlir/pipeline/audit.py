@@ -13,12 +13,12 @@ from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.inputs import Input, load_input, named_processors
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
@@ -165,14 +165,8 @@ def open_kernel(data: bytes, path: str, settings: Settings) -> StagedKernel:
         InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
             this version handles.
     """
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    kernel, compiler = open_input(data, path, settings, verify=settings.verify is not False)
     target(kernel.cpu)
-    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
-    options = CompileOptions(
-        kernel.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
-    )
-    compiler = StagedCompiler(toolchain, options)
     if kernel.kind == "mir":
         return StagedKernel(kernel, compiler, compiler.accept_mir(kernel.text, reprint=True), ())
     lowered = to_pre_ra(compiler, kernel.text)

@@ -40,7 +40,7 @@ def _check_llvm(settings: Settings) -> None:
     toolchain = choose_tools(settings.toolchain, settings.llvm)
     if not settings.llc_options:
         return
-    options = CompileOptions(_ANY_CPU, extra=settings.llc_options, timeout=settings.tool_seconds)
+    options = CompileOptions(_ANY_CPU, llc_options=settings.llc_options, tool_seconds=settings.tool_seconds)
     try:
         StagedCompiler(toolchain, options).direct(b"")
     except (ToolFailure, InputError) as failure:

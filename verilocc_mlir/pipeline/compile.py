@@ -1,32 +1,74 @@
-"""Compile a module: again without a promise that its final code breaks, and without functions that nobody proves."""
+"""Compile a module: lower it, choose of all that is tried what is proved and stands best, finish it, and emit it.
+
+Each step is a function of values that do not change: a ``Request`` is opened (``Opened``), lowered to the text before
+the first phase (``Lowered``), settled (``Settled``: an allocation of every function), and finished (``Finished``: the
+object, compared with a direct compile). Notes and the clock go with them.
+
+A module is compiled again without a promise that its final code breaks, and without functions that nobody proves.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import hashlib
+import math
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import ToolchainError, VeriloccError
-from verilocc_mlir.pipeline.callees import BrokenPromiseError
-from verilocc_mlir.pipeline.compilation import Compilation, Compiled
-from verilocc_mlir.pipeline.guard import anything_left, with_callers
+from verilocc_mlir.budget import within
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
+from verilocc_mlir.pipeline.candidates import Candidate
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
+from verilocc_mlir.pipeline.clock import Budget, Clock
+from verilocc_mlir.pipeline.finish import Finished, Finisher, LateOrder, PlainCode, late_order
+from verilocc_mlir.pipeline.guard import left_out_with, rest_without
 from verilocc_mlir.pipeline.learned import check_plan_model
-from verilocc_mlir.pipeline.settings import Effort, Settings, check_required, require_server
-from verilocc_mlir.results.compile import FunctionReport
+from verilocc_mlir.pipeline.opened import open_input
+from verilocc_mlir.pipeline.plans import DEFAULT, Planned
+from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
+from verilocc_mlir.pipeline.resources import resources_by_name
+from verilocc_mlir.pipeline.runs import Result
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings, check_required, missed_by_server, require_server
+from verilocc_mlir.results.compile import FunctionReport, Report, TimedStep
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.inputs import Input
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
+from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
-from verilocc_mlir.toolchain.verifier import verifier_fault
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.verifier import unverified, verifier_fault, without_functions
+from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.page import PhaseRecord
 
-__all__ = ["Compiled", "compile_module"]
-
 _PROMISES = 4
 """Times that a module is compiled with masks that say more, each time without what was not proved before."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of a compilation.
+
+    ``data`` is the result in the form asked for, None where a phase ended without any text; ``also`` the further forms
+    asked for. They may be unproved: whoever writes them looks at ``report.outcome`` first. ``before`` is the machine IR
+    as it entered the first phase; ``also`` with Emit.MIR is what left the last one.
+    """
+
+    data: bytes | None
+    report: Report
+    also: Mapping[Emit, bytes] = field(default_factory=dict[Emit, bytes])
+    before: str = ""
 
 
 def compile_module(
@@ -56,116 +98,477 @@ def compile_module(
     check_required(settings)
     if settings.plan_model is not None or settings.effort is Effort.LEARNED:
         check_plan_model(settings)
-    started = partial(Compilation, data, path, settings, allow_unproved, allocators, recording)
+    request = Request(data, path, settings, allow_unproved, allocators, recording)
     whole = allow_unproved or not settings.fallback
-    compiled = _compiled(started) if whole else _Rest(started, recording).compiled()
+    compiled = _promised(request) if whole else _without_unproved(request)
     require_server(settings, compiled.report)
     return compiled
 
 
-@dataclass
-class _Rest:
-    """A module that is compiled without the functions that nobody proves.
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: the arguments of ``compile_module``, and the functions of which LLVM shall make nothing."""
+
+    data: bytes
+    path: str
+    settings: Settings
+    allow_unproved: bool
+    allocators: Sequence[Allocator] | None
+    recording: Recording | None
+    left_out: frozenset[str] = frozenset()
+
+
+# The whole module, else the rest of it without the functions that nobody proves.
+
+
+def _without_unproved(request: Request) -> Compiled:
+    """The rest of the module where there is one, else what became of all of it."""
+    left_out: dict[str, FunctionReport | str] = {}
+    records: list[PhaseRecord] = []
+    first: Compiled | VeriloccError | None = None
+    while True:
+        try:
+            outcome = _promised(replace(request, left_out=frozenset(left_out)))
+        except VeriloccError as error:
+            # Also where the linker wants what is left out, say.
+            outcome = error
+        unproved = _unproved(outcome)
+        if isinstance(outcome, Compiled) and not unproved:
+            return _with_left_out(outcome, left_out, request.recording, records)
+        first = first or outcome
+        more = left_out_with(unproved, left_out, _open(request)[0].text) if unproved else {}
+        if not more:
+            if isinstance(first, VeriloccError):
+                raise first
+            return first
+        if request.recording is not None:
+            records += [record for record in request.recording.phases if record.function in more]
+        left_out |= more
+
+
+def _unproved(outcome: Compiled | VeriloccError) -> Mapping[str, FunctionReport | str]:
+    """The functions that nobody proves, by name: the report of each, or in words why LLVM's verifier refuses it."""
+    if isinstance(outcome, Compiled):
+        return {function.name: function for function in outcome.report.functions if not function.is_proved}
+    if isinstance(outcome, ToolFailure) and (fault := verifier_fault(outcome)) is not None:
+        return {fault.function: outcome.what}
+    return {}
+
+
+def _with_left_out(
+    compiled: Compiled,
+    left_out: Mapping[str, FunctionReport | str],
+    recording: Recording | None,
+    records: Sequence[PhaseRecord],
+) -> Compiled:
+    """The result, with what is left out in its report and in the recording."""
+    if not left_out:
+        return compiled
+    if recording is not None:
+        recording.phases[:0] = records
+    reports = tuple(
+        why if isinstance(why, FunctionReport) else FunctionReport(name, False, 0, (), None, None)
+        for name, why in left_out.items()
+    )
+    notes = [f"{name} is left out: {why}" for name, why in left_out.items() if isinstance(why, str)]
+    report = replace(
+        compiled.report,
+        functions=(*reports, *compiled.report.functions),
+        notes=(*notes, *compiled.report.notes),
+        left_out=tuple(left_out),
+    )
+    return replace(compiled, report=report)
+
+
+# With masks of calls that say what callees keep, else by the calling convention.
+
+
+def _promised(request: Request) -> Compiled:
+    """The module with masks that say what its functions keep, or by the calling convention."""
+    withheld: Mapping[str, frozenset[int]] = {}
+    why = ""
+    for _ in range(_PROMISES):
+        lowered = lower(open_request(request), withheld)
+        if not lowered.promises.kept:
+            return _final(lowered).compiled
+        try:
+            final = _final(lowered)
+        except VeriloccError as error:
+            why, doubtful = error.what, error.doubtful if isinstance(error, BrokenPromiseError) else {}
+        else:
+            return _unless_convention_is_better(request, final)
+        if not doubtful:
+            break
+        # LLVM has the last word on the registers for lanes and frames: the rest can still be kept.
+        withheld = {
+            name: withheld.get(name, frozenset()) | doubtful.get(name, frozenset())
+            for name in (withheld.keys() | doubtful.keys())
+        }
+    return _by_convention(request, why).compiled
+
+
+def _unless_convention_is_better(request: Request, final: _Final) -> Compiled:
+    """What was compiled with promises. Where it falls short, what stands better without: LLVM's allocations took no
+    part in it, because they know of no promise.
+    """
+    if final.standing[0] and request.recording is None:
+        with contextlib.suppress(ToolchainError):
+            other = _by_convention(request, "so it stands better against LLVM's default compile")
+            return other.compiled if other.standing < final.standing else final.compiled
+    return final.compiled
+
+
+def _by_convention(request: Request, why: str) -> _Final:
+    opened = open_request(request)
+    opened.notes.append(f"calls keep to the calling convention: {why}")
+    return _final(lower(opened, None))
+
+
+# The steps: open, lower, settle, finish, emit.
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An input that was read, and the tools and allocators for it.
 
     Attributes:
-        left_out: why, by name: its report, or in words.
-        first: what became of the whole module.
+        start: of the clock on the wall.
+        notes: every step that follows adds to them, and to the clock.
     """
 
-    started: Callable[..., Compilation]
-    recording: Recording | None
-    left_out: dict[str, FunctionReport | str] = field(default_factory=dict[str, "FunctionReport | str"])
-    first: Compiled | ToolFailure | None = None
-    _records: list[PhaseRecord] = field(default_factory=list["PhaseRecord"])
+    request: Request
+    start: float
+    clock: Clock
+    allocators: tuple[Allocator, ...]
+    input: Input
+    target: Target
+    compiler: StagedCompiler
+    notes: list[str]
 
-    def compiled(self) -> Compiled:
-        """The rest of the module where there is one, else what became of all of it."""
-        while True:
-            texts: list[str] = []
-            unproved: dict[str, FunctionReport | str] = {}
-            try:
-                compiled = _compiled(partial(self._noted, texts))
-                unproved |= {f.name: f for f in compiled.report.functions if not f.is_proved}
-                if not unproved:
-                    return self._with_all(compiled) if self.left_out else compiled
-                self.first = self.first or compiled
-            except ToolFailure as failure:
-                self.first = self.first or failure
-                if (fault := verifier_fault(failure)) is not None:
-                    unproved[fault.function] = failure.what
-            except VeriloccError:
-                # The linker wants what is left out, say.
-                if self.first is None:
-                    raise
-            if not (texts and self._leave_out(texts[0], unproved)):
-                assert self.first is not None
-                if isinstance(self.first, ToolFailure):
-                    raise self.first
-                return self.first
+    @property
+    def settings(self) -> Settings:
+        return self.request.settings
 
-    def _noted(self, texts: list[str], **more: object) -> Compilation:
-        compilation = self.started(left_out=frozenset(self.left_out), **more)
-        texts.append(compilation.input.text)
-        return compilation
+    @property
+    def path(self) -> str:
+        return self.request.path
 
-    def _leave_out(self, text: str, unproved: dict[str, FunctionReport | str]) -> bool:
-        """Whether there is more to leave out, and something that is left."""
-        more = sorted(with_callers(text, unproved) - self.left_out.keys())
-        needs = f"it needs {', '.join(sorted(unproved))}"
-        if not more or not anything_left(text, {*self.left_out, *more}):
-            return False
-        if self.recording is not None:
-            self._records += [record for record in self.recording.phases if record.function in more]
-        self.left_out |= {name: unproved.get(name, needs) for name in more}
-        return True
-
-    def _with_all(self, compiled: Compiled) -> Compiled:
-        """The result, with what is left out in its report."""
-        if self.recording is not None:
-            self.recording.phases[:0] = self._records
-        reports = tuple(
-            why if isinstance(why, FunctionReport) else FunctionReport(name, False, 0, (), None, None)
-            for name, why in self.left_out.items()
-        )
-        notes = [f"{name} is left out: {why}" for name, why in self.left_out.items() if isinstance(why, str)]
-        report = replace(
-            compiled.report,
-            functions=(*reports, *compiled.report.functions),
-            notes=(*notes, *compiled.report.notes),
-            left_out=tuple(self.left_out),
-        )
-        return replace(compiled, report=report)
+    def in_seconds(self) -> contextlib.AbstractContextManager[None]:
+        """Long steps inside are left once the seconds are over."""
+        return within(lambda: self.clock.budget.is_over)
 
 
-def _compiled(started: Callable[..., Compilation]) -> Compiled:
-    """A module with masks that say what its functions keep, or by the calling convention."""
+@dataclass(frozen=True)
+class Lowered:
+    """A module before the first phase.
 
-    def by_convention(why: str) -> Compilation:
-        compilation = started(promise=False)
-        compilation.notes.append(f"calls keep to the calling convention: {why}")
-        return compilation
+    Attributes:
+        promises: its machine IR, with what callees keep in the masks of calls.
+        given: the same, to be allocated under any plan.
+        llvm: LLVM's own code of the input, which needs nothing of ours.
+    """
 
-    withheld: dict[str, frozenset[int]] = {}
-    for attempt in range(_PROMISES):
-        first = started(withheld=withheld)
-        try:
-            compiled = first.run()
-            break
-        except VeriloccError as error:
-            if not first.promises.kept:
-                raise
-            doubtful = error.doubtful if isinstance(error, BrokenPromiseError) else {}
-            if not doubtful or attempt + 1 == _PROMISES:
-                return by_convention(error.what).run()
-            # LLVM has the last word on the registers for lanes and frames: the rest can still be kept.
-            for name, units in doubtful.items():
-                withheld[name] = withheld.get(name, frozenset()) | units
+    opened: Opened
+    promises: Promises
+    given: Planned
+    finisher: Finisher
+    llvm: PlainCode
+
+    @property
+    def file(self) -> MirFile:
+        return self.given.shared.parsed(self.promises.text, self.opened.path)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """An allocation of every function, or a verdict why there is none.
+
+    Attributes:
+        pre: machine IR as it enters the first phase, each function as its candidate has it.
+        candidates: what was chosen, by function; empty where nothing is proved throughout.
+        standing: in how much it falls short of LLVM's default compile, and its modelled cycles.
+    """
+
+    result: Result
+    pre: str
+    candidates: Mapping[str, Candidate] = field(default_factory=dict[str, Candidate])
+    standing: tuple[float, float] = (math.inf, math.inf)
+    finished: Finished | None = None
+
+    def chosen(self, name: str) -> tuple[str, str]:
+        """The names of a function's plan and variant."""
+        candidate = self.candidates.get(name)
+        return (DEFAULT.name, "") if candidate is None else (candidate.plan.name, candidate.variant.name)
+
+
+@dataclass(frozen=True)
+class _Final:
+    compiled: Compiled
+    standing: tuple[float, float]
+
+
+def open_request(request: Request) -> Opened:
+    """Options first: a misspelt one is said before any tool runs."""
+    start, settings = time.monotonic(), request.settings
+    clock = Clock(Budget(settings.seconds))
+    if request.allocators is None:
+        allocators = allocators_of(settings)
     else:
-        raise AssertionError("the last attempt returns or raises")
-    if first.promises.kept and first.standing[0] and first.recording is None:
-        # LLVM's allocations took no part, because they know of no promise.
-        other = by_convention("so it stands better against LLVM's default compile")
-        with contextlib.suppress(ToolchainError):
-            instead = other.run()
-            return instead if other.standing < first.standing else compiled
-    return compiled
+        checked_allocator(settings)
+        allocators = request.allocators
+    given, compiler = _open(request)
+    if request.left_out:
+        text = rest_without(given.text, request.left_out)
+        functions = tuple(name for name in given.functions if name not in request.left_out)
+        given = replace(given, text=text, functions=functions)
+    return Opened(request, start, clock, tuple(allocators), given, target(given.cpu), compiler, [])
+
+
+def _open(request: Request) -> tuple[Input, StagedCompiler]:
+    settings = request.settings
+    return open_input(request.data, request.path, settings, verify=settings.verifies, llc_options=settings.llc_options)
+
+
+def lower(opened: Opened, withheld: Mapping[str, frozenset[int]] | None) -> Lowered:
+    """The module's machine IR before the first phase.
+
+    Args:
+        withheld: units of a function that no mask says it keeps; None: all masks are those of the convention.
+    """
+    with opened.in_seconds():
+        if opened.input.kind == "mir":
+            text, ir = _as_llvm_reads(opened, partial(opened.compiler.accept_mir, reprint=True)), ""
+            # As a plain llc, without the verifier.
+            plain = partial(opened.compiler.finish_from, text, LlvmPhase.SGPR, verify=False)
+        else:
+            opened, text, ir = _pre_ra(opened)
+            plain = partial(opened.compiler.direct, ir)
+        promises = _promises(opened, text, withheld)
+    # LLVM's allocations know of no promise.
+    settings = replace(opened.settings, fallback=False) if promises.kept else opened.settings
+    given = Planned(
+        opened.compiler, opened.target, ir, promises.text, opened.path, settings, opened.allocators, opened.clock,
+        allow_unproved=opened.request.allow_unproved, recorded=opened.request.recording is not None,
+        promised=promises.kept,
+    )  # fmt: skip
+
+    def verified(left_out: frozenset[str]) -> bytes:
+        """LLVM's own result with the verifier, without the functions named."""
+        if ir:
+            return opened.compiler.direct(without_functions(ir, left_out), verify=True)
+        return opened.compiler.finish_from(unverified(promises.text, left_out), LlvmPhase.SGPR)
+
+    finisher = Finisher(opened.compiler, verified, opened.notes)
+    return Lowered(opened, promises, given, finisher, PlainCode(plain, opened.compiler))
+
+
+def _pre_ra(opened: Opened) -> tuple[Opened, str, str]:
+    """Machine IR of LLVM IR before the first phase, and that IR as LLVM takes it."""
+    pre = _as_llvm_reads(opened, partial(to_pre_ra, opened.compiler))
+    if pre.changes:
+        opened.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
+    if names := ", ".join(trapped(pre.mir)):
+        opened.notes.append(f"LLVM puts a trap behind the return of {names}, which takes LDS and is no kernel")
+    if not copies_between_widths(pre.mir):
+        return opened, pre.mir, pre.ir
+    # This and all that follows without 16-bit registers.
+    first = opened.compiler
+    mattr = ",".join(filter(None, (first.options.mattr, WITHOUT_TRUE16)))
+    compiler = StagedCompiler(opened.compiler.toolchain, replace(first.options, mattr=mattr), first.runs)
+    opened.notes.append(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
+    return replace(opened, compiler=compiler), compiler.to_pre_ra(pre.ir), pre.ir
+
+
+_Read = TypeVar("_Read")
+
+
+def _as_llvm_reads(opened: Opened, read: Callable[[str], _Read]) -> _Read:
+    """The input, without features of its functions that this LLVM does not know, and so ignores."""
+    text = read(opened.input.text)
+    if not (unknown := opened.compiler.ignored_features):
+        return text
+    opened.notes.append(f"this LLVM does not know features of the IR, and ignores them: {', '.join(unknown)}")
+    return read(without_features(opened.input.text, unknown))
+
+
+def _promises(opened: Opened, text: str, withheld: Mapping[str, frozenset[int]] | None) -> Promises:
+    """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
+    if withheld is None or not (opened.allocators and isinstance(opened.compiler.toolchain, Toolchain)):
+        return Promises(text)
+    with opened.clock.measure("callees"):
+        return callees_first(text, opened.path, opened.compiler, opened.target, withheld)
+
+
+def _final(lowered: Lowered) -> _Final:
+    """The module settled, finished and emitted.
+
+    Raises:
+        BrokenPromiseError: it is not all proved with masks that say more, or its final code breaks one of them.
+    """
+    opened = lowered.opened
+    with lowered.llvm, opened.in_seconds():
+        with opened.clock.measure("parse"):
+            functions = lowered.file.functions
+        if not functions:
+            raise InputError("no function has a body", where=opened.path, hint="give a module that defines a function")
+        settled = _settled(lowered)
+        recording = _recorded(opened.request.recording, settled.result)
+        before, text = close_masks(settled.pre), settled.result.text
+        if text is None:
+            return _Final(Compiled(None, _report(lowered, settled, None), before=before), settled.standing)
+        finished = settled.finished or _finished(lowered, text, before)
+        if lowered.promises.kept:
+            _prove_promises(lowered, text, finished.made)
+        if recording is not None:
+            assemblies = lowered.finisher.finish(text, "asm"), lowered.llvm.code("asm")
+            with opened.clock.measure("cost"):
+                recording.add_costs(*assemblies, opened.target, opened.path)
+        data = _emitted(lowered, text, finished, opened.settings.emit)
+        also = {emit: _emitted(lowered, text, finished, emit) for emit in opened.settings.also}
+        return _Final(Compiled(data, _report(lowered, settled, finished), also, before), settled.standing)
+
+
+def _recorded(recording: Recording | None, result: Result) -> Recording | None:
+    """The recording of the whole run, with what the phases of its result were decided on."""
+    if recording is not None and result.recording is not None:
+        recording.phases[:], recording.target = result.recording.phases, result.recording.target
+    return recording
+
+
+def _settled(lowered: Lowered) -> Settled:
+    """What stands best of all that is tried and proved; where some function has nothing like it, ours or LLVM's by
+    what the audit says of it.
+
+    Raises:
+        UnsupportedError: nothing is proved of the one plan that is asked for.
+        BrokenPromiseError: nothing like it with masks that say more.
+    """
+    opened, given = lowered.opened, lowered.given
+    portfolio = Portfolio(
+        given, [function.name for function in lowered.file.functions], lambda: lowered.llvm.code("asm"),
+        lambda: resources_by_name(lowered.llvm.code("obj"), lowered.file, opened.target), opened.notes,
+    )  # fmt: skip
+    if opened.allocators and (best := _best(lowered, portfolio)) is not None:
+        return best
+    if plan := given.settings.plan:
+        raise UnsupportedError(f"of the plan {plan} nothing is proved", where=opened.path, hint="leave --plan out")
+    if lowered.promises.kept:
+        doubtful = to_withhold(lowered.promises, lowered.file, portfolio.unproved)
+        raise BrokenPromiseError("not all is proved with masks that say more", doubtful)
+    return Settled(given.runs(DEFAULT).by_verdict(opened.notes), given.pre)
+
+
+def _best(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
+    """What is kept of the portfolio and finished; None where some function has nothing like it."""
+    given = lowered.given
+    while (kept := portfolio.kept()) is not None:
+        text = kept.result.text
+        assert text is not None
+        if kept.is_llvms and loses_mmra(given.ir, lowered.opened.compiler.toolchain.version):
+            lowered.finisher.llvms[text] = lowered.llvm.code
+        try:
+            _order(lowered, kept, portfolio)
+            finished = _finished(lowered, text, kept.pre)
+        except ToolchainError as error:
+            if not portfolio.refuse(kept, error):
+                raise
+        else:
+            portfolio.note(kept)
+            return Settled(kept.result, kept.pre, kept.candidates, portfolio.standing(kept), finished)
+    return None
+
+
+def _order(lowered: Lowered, kept: Kept, portfolio: Portfolio) -> None:
+    """Have what is kept finished in an order of our own, where that is proved and cheaper."""
+    # A promise is proved of the text that LLVM finishes.
+    if not lowered.opened.settings.order or lowered.promises.kept:
+        return
+    text = kept.result.text or ""
+    try:
+        late = late_order(lowered.given, text, portfolio.costs(kept))
+    except VeriloccError as error:
+        if isinstance(error, ToolFailure) and error.status == -signal.SIGKILL:
+            raise
+        late = LateOrder("", (f"LLVM's order stays behind allocation: {error.what}",))
+    lowered.opened.notes.extend(late.notes)
+    if late.text:
+        lowered.finisher.ordered[text] = late.text
+
+
+def _finished(lowered: Lowered, text: str, pre: str) -> Finished:
+    """An allocated text's object, compared with LLVM's own. Machine IR as input has no reference: what LLVM makes of it
+    has lost the same fields.
+    """
+    opened = lowered.opened
+    return lowered.finisher.checked(
+        text,
+        pre,
+        lowered.file,
+        opened.target,
+        lowered.llvm,
+        is_reference=opened.input.kind != "mir",
+        clock=opened.clock,
+    )
+
+
+def _prove_promises(lowered: Lowered, text: str, made: bytes) -> None:
+    """Prove the masks in the text that is shipped, of the object that LLVM made of it.
+
+    Raises:
+        BrokenPromiseError: that fails.
+    """
+    opened = lowered.opened
+    with opened.clock.measure("audit"):
+        check_promises(text, made, opened.path, opened.compiler, opened.target)
+    names = ", ".join(lowered.promises.kept)
+    opened.notes.append(f"callers use registers that these leave alone, as is proved of their final code: {names}")
+
+
+def _emitted(lowered: Lowered, text: str, finished: Finished, emit: Emit) -> bytes:
+    if emit is Emit.MIR:
+        return close_masks(text).encode()
+    if emit is Emit.OBJ:
+        return finished.checked.data
+    if emit is Emit.HSACO:
+        return lowered.opened.compiler.link(finished.checked.data)
+    return finished.checked.mended_asm(lowered.finisher.finish(text, "asm"))
+
+
+def _report(lowered: Lowered, settled: Settled, finished: Finished | None) -> Report:
+    opened, file, settings = lowered.opened, lowered.file, lowered.opened.settings
+    functions = tuple(
+        FunctionReport(
+            f.name,
+            function_attributes(file.preamble, f.name).is_entry,
+            f.instruction_count,
+            tuple(settled.result.phases.get(f.name, ())),
+            None if finished is None else finished.ours.get(f.name),
+            None if finished is None else finished.greedy.get(f.name),
+            *settled.chosen(f.name),
+        )
+        for f in file.functions
+    )
+    return Report(
+        version=__version__,
+        llvm=opened.compiler.toolchain.version_text,
+        input=opened.path,
+        input_sha256=hashlib.sha256(opened.request.data).hexdigest(),
+        target=opened.target.name,
+        features=settings.features,
+        allocator=settings.server_allocator or settings.allocator,
+        emit=settings.emit.value,
+        functions=functions,
+        mended=() if finished is None else tuple(str(difference) for difference in finished.checked.mended),
+        notes=tuple(opened.notes),
+        steps=_steps(opened),
+        wall_seconds=time.monotonic() - opened.start,
+        server=missed_by_server(functions, opened.notes),
+    )
+
+
+def _steps(opened: Opened) -> tuple[TimedStep, ...]:
+    total = Clock()
+    total.absorb(opened.clock)
+    for tool in opened.compiler.runs:
+        total.add(tool.stage, tool.cpu_seconds)
+    return tuple(TimedStep(name, seconds) for name, seconds in total.seconds.items())

@@ -11,20 +11,85 @@ next run, until the rest has been verified through all passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.plans import LEAST_PROMISE, Planned, promise
+from verilocc_mlir.pipeline.resources import device_resources, resources_by_name
+from verilocc_mlir.results.compile import Resources
+from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.mir_repairs import same_but_waits, with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import VerifierFault, unverified, verifier_fault, verifier_faults
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An object, checked, and what each function takes in it and in LLVM's own object, by name.
+
+    Attributes:
+        made: the object as LLVM made it, before its fields were mended.
+    """
+
+    made: bytes
+    checked: CheckedObject
+    ours: Mapping[str, Resources]
+    greedy: Mapping[str, Resources]
+
+
+class PlainCode:
+    """LLVM's own code of an input, made in another thread: assembly, and the object of that where there is an
+    assembler. Each is made once, inside ``with``; an exception that ends the block ends the tools of all threads.
+    """
+
+    def __init__(self, make: Callable[[FileKind], bytes], compiler: StagedCompiler) -> None:
+        self._make = make
+        self._compiler = compiler
+        self._beside = ThreadPoolExecutor(max_workers=1)
+        self._assembly = b""
+        self._futures: dict[FileKind, Future[bytes]] = {}
+
+    def __enter__(self) -> None:
+        """The object is begun at once."""
+        self._begun("obj")
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            # Leaving the block waits for the other thread's tool, which has nothing left to do.
+            self._compiler.running.kill()
+        self._beside.shutdown()
+
+    def code(self, kind: FileKind) -> bytes:
+        """Waits for it.
+
+        Raises:
+            ToolchainError: LLVM failed to make it.
+        """
+        return self._begun(kind).result()
+
+    def _begun(self, kind: FileKind) -> Future[bytes]:
+        if kind not in self._futures:
+            self._futures[kind] = self._beside.submit(self._object if kind == "obj" else self._printed)
+        return self._futures[kind]
+
+    def _printed(self) -> bytes:
+        self._assembly = self._assembly or self._make("asm")
+        return self._assembly
+
+    def _object(self) -> bytes:
+        assembled = self._compiler.assemble(self._printed()) if self._compiler.driver.assembles else None
+        return self._make("obj") if assembled is None else assembled
 
 
 @dataclass
@@ -57,6 +122,37 @@ class Finisher:
             return self.compiler.finish_ordered(self.ordered[text], kind, verify=False)
         data = self._finished(text, kind)
         return self.llvms[text](kind) if self._is_llvms(text) else data
+
+    def checked(
+        self,
+        text: str,
+        pre: str,
+        file: MirFile,
+        target: Target,
+        llvm: PlainCode,
+        clock: Clock,
+        *,
+        is_reference: bool,
+    ) -> Finished:
+        """The object of an allocated text, checked, and what its functions take beside LLVM's own.
+
+        Args:
+            pre: machine IR as it entered the first phase; ``file``: the functions of the input.
+            is_reference: LLVM's own object has the fields that machine IR loses.
+
+        Raises:
+            ToolchainError: as ``finish``; or the object differs from what it is compared with in more than is mended.
+        """
+        made, where = self.finish(text), self.compiler.options.input_name
+        reference = llvm.code("obj") if is_reference else None
+        with clock.measure("check object"):
+            mended = check_object(made, mir=pre, cpu=target.name, reference=reference, where=where)
+        ours, theirs = (resources_by_name(elf, file, target) for elf in (mended.data, llvm.code("obj")))
+        if not all(function.name in ours for function in file.functions):
+            for kernels, assembly in ((ours, self.finish(text, "asm")), (theirs, llvm.code("asm"))):
+                for name, resources in device_resources(assembly.decode(), target).items():
+                    kernels.setdefault(name, resources)
+        return Finished(made, mended, ours, theirs)
 
     def _is_llvms(self, text: str) -> bool:
         if text not in self.llvms:

@@ -154,7 +154,7 @@ def _compiled(data: bytes, path: Path, settings: Settings) -> bytes:
     if source.kind != "ir":
         raise InputError("this is machine IR, not LLVM IR", where=str(path))
     mattr = ",".join(filter(None, (settings.features, source.mattr)))
-    options = CompileOptions(source.cpu, mattr, timeout=settings.tool_seconds, input_name=str(path))
+    options = CompileOptions(source.cpu, mattr, tool_seconds=settings.tool_seconds, input_name=str(path))
     compiler = StagedCompiler(toolchain, options)
     return compiler.direct(to_pre_ra(compiler, source.text).ir)
 

@@ -9,7 +9,8 @@ below it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from verilocc_mlir.cost.compare import Ground, judge, more, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
@@ -78,3 +79,21 @@ def rest_without(text: str, names: Collection[str]) -> str:
 def anything_left(text: str, names: Collection[str]) -> bool:
     """Whether the module defines a function that is not among ``names``."""
     return not set(defined_functions(text)) <= set(names)
+
+
+_Why = TypeVar("_Why")
+
+
+def left_out_with(unproved: Mapping[str, _Why], left_out: Collection[str], text: str) -> dict[str, _Why | str]:
+    """What must be left out too where some functions are not proved, with why; nothing where then none would be left.
+
+    Args:
+        unproved: why, by name.
+        left_out: functions that are left out already.
+        text: the whole module.
+    """
+    more = sorted(with_callers(text, unproved) - set(left_out))
+    if not anything_left(text, {*left_out, *more}):
+        return {}
+    needs = f"it needs {', '.join(sorted(unproved))}"
+    return {name: unproved.get(name, needs) for name in more}

@@ -15,12 +15,11 @@ from smt_verifier.audit import AuditReport, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.audit import DEFAULT_LIMITS, Judge, Record, Sides, SolverLimits, as_it_is
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
-from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
@@ -143,13 +142,7 @@ def llc_kernel(data: bytes, path: str, settings: Settings) -> NativeKernel:
         InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
             this version handles.
     """
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
-    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
-    options = CompileOptions(
-        kernel.cpu, mattr, settings.opt_level, False, settings.tool_seconds, settings.llc_options, path
-    )
-    compiler = StagedCompiler(toolchain, options)
+    kernel, compiler = open_input(data, path, settings, verify=False, llc_options=settings.llc_options)
     return direct_kernel(compiler, Listing(path, kernel.text), to_pre_ra(compiler, kernel.text).ir, path)
 
 

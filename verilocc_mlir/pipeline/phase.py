@@ -24,8 +24,8 @@ from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import (
+    Attempted,
     AttemptLimits,
-    Candidate,
     SpillLimits,
     Start,
     audit_verdict,
@@ -49,9 +49,11 @@ _PREDECESSORS = re.compile(r" +; preds = .*$")
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """The text to resume from, and what happened to each function, by name."""
+    """The text to resume from, None where some function has none (ours failed, and there is no fallback); and what
+    happened to each function, by name.
+    """
 
-    text: str
+    text: str | None
     reports: dict[str, PhaseReport]
 
 
@@ -65,7 +67,7 @@ class _Function:
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
     spills: tuple[SpillAction, ...] = ()
-    candidate: Candidate | None = None
+    attempted: Attempted | None = None
     llvm: MachineFunction | None = None
     solver: RecordingSolver | None = None
 
@@ -210,13 +212,12 @@ class PhaseRunner:
         if self.recording is not None:
             self._compare(text, functions, phase)
             self._record(file, functions, phase)
-        missing = [f for f in functions if f.chosen is None]
-        if missing:
-            # Without fallback there is no text to go on with.
-            raise NoAllocation({f.before.name: self._report(f, phase) for f in functions})
+        reports = {f.before.name: self._report(f, phase) for f in functions}
+        if any(f.chosen is None for f in functions):
+            return PhaseResult(None, reports)
         for function, earlier in zip(functions, before, strict=True):
             self.clock.absorb(function.clock.since(earlier))
-        return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
+        return PhaseResult(after, reports)
 
     def audit_llvm(
         self, before: str, after: str, path: str, phase: Phase, reason: str, names: Collection[str] | None = None
@@ -265,9 +266,9 @@ class PhaseRunner:
         from verilocc_mlir.results.page import Action, PhaseRecord
 
         for function in functions:
-            candidate = function.candidate
+            attempted = function.attempted
             # With spill code in it, the question was another function's: what was done is then read off the text.
-            exact = candidate if candidate is not None and not candidate.spills else None
+            exact = attempted if attempted is not None and not attempted.spills else None
             ours = exact is not None and exact.function is not None and function.chosen is exact.function
             record = PhaseRecord(
                 function=function.before.name,
@@ -286,16 +287,16 @@ class PhaseRunner:
         limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
         try:
             start = self._start(file, function, phase, limits)
-            candidate = try_allocators(
+            attempted = try_allocators(
                 self.allocators, file, function.before, self.target, phase, function.clock, limits, start
             )
         except UnsupportedError as error:
             # The function with spill code, or with values in another register file, is not supported. Were the function
             # as it is not supported, an attempt would say so.
-            candidate = Candidate((Attempt(self.allocators[0].name, "build", error.what),))
-        function.attempts += candidate.attempts
-        function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
-        if candidate.spills and function.chosen is not None:
+            attempted = Attempted((Attempt(self.allocators[0].name, "build", error.what),))
+        function.attempts += attempted.attempts
+        function.attempted, function.chosen, function.spills = attempted, attempted.function, attempted.spills
+        if attempted.spills and function.chosen is not None:
             function.chosen = in_shared_slots(function.chosen)
 
     def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
@@ -419,14 +420,6 @@ def _without_attributes(preamble: str) -> list[str]:
     """
     lines = [line for line in preamble.split("\n") if not line.lstrip().startswith(("attributes #", ";"))]
     return [_ATTRIBUTE_GROUP.sub("", _PREDECESSORS.sub("", line)) for line in lines]
-
-
-class NoAllocation(Exception):
-    """Some function has no text for a phase: ours failed and there is no fallback. Carries the reports so far."""
-
-    def __init__(self, reports: dict[str, PhaseReport]) -> None:
-        self.reports = reports
-        super().__init__("no allocation")
 
 
 def in_shared_slots(function: MachineFunction) -> MachineFunction:

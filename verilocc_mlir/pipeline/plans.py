@@ -39,14 +39,12 @@ from verilocc_mlir.pipeline.callees import with_masks
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import OURS, Variant
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
@@ -176,7 +174,7 @@ class Planned:
 
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
         """Those of the plans that LLVM has for this input."""
-        version, given = self.compiler.toolchain.version, self.compiler.options.extra
+        version, given = self.compiler.toolchain.version, self.compiler.options.llc_options
         ordered = self.settings.order and second_program() is not None
         suitable = [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
         return [plan for plan in suitable if ordered or plan.of is None]
@@ -321,13 +319,7 @@ def planned(data: bytes, path: str, settings: Settings) -> Planned:
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    given = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
-    mattr = ",".join(filter(None, (settings.features, given.mattr)))
-    options = CompileOptions(
-        given.cpu, mattr, settings.opt_level, settings.verifies, settings.tool_seconds, settings.llc_options, path
-    )
-    compiler = StagedCompiler(toolchain, options)
+    given, compiler = open_input(data, path, settings, verify=settings.verifies, llc_options=settings.llc_options)
     pre = to_pre_ra(compiler, given.text)
     return Planned(compiler, target(given.cpu), pre.ir, pre.mir, path, settings, tuple(allocators_of(settings)))
 

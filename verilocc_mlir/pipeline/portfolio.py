@@ -340,16 +340,27 @@ class Portfolio:
                 self.notes.append(OVER)
             return False
         try:
-            costs = self._costs(candidate)
+            if self._has_no_draft(candidate):
+                self._prove(candidate, self.functions)
+            elif (costs := self._costs(candidate)) is not None:
+                self._prices[candidate] = costs
         except VeriloccError as error:
             _raise_if_killed(error)
             self._leave_out(candidate, error)
             return False
-        if costs is None:
+        if candidate not in self._prices:
             self._failures.setdefault(candidate, "")
             return False
-        self._prices[candidate] = costs
         return True
+
+    def _has_no_draft(self, candidate: Candidate) -> bool:
+        """Whether only the audit shows what the text is, so that it is costed with that: of LLVM's allocation of our
+        text, and of ours where LLVM's stands in for it in some functions.
+        """
+        given = self.given
+        if candidate.variant == RESUMED or (candidate.variant.llvm and not given.ir):
+            return True
+        return candidate == Candidate(DEFAULT, OURS) and given.runs(DEFAULT).draft(OURS) is None
 
     def _leave_out(self, candidate: Candidate, error: VeriloccError) -> None:
         self._failures[candidate] = error.what
@@ -357,11 +368,7 @@ class Portfolio:
         self.notes.append(f"{whose} was left out: {error.what}")
 
     def _costs(self, candidate: Candidate) -> Costs | None:
-        given = self.given
-        if candidate.variant == RESUMED or (candidate.variant.llvm and not given.ir):
-            self._prove(candidate, self.functions)
-            return self._prices.pop(candidate, None)
-        runs = given.runs(candidate.plan)
+        given, runs = self.given, self.given.runs(candidate.plan)
         if candidate.variant.llvm:
             # Where one function calls another, LLVM's own compile knows more than one that is stopped in between.
             one = len(self.functions) == 1 and candidate.plan == DEFAULT
@@ -369,10 +376,6 @@ class Portfolio:
         if candidate.plan != DEFAULT and (runs is given.runs(DEFAULT) or not self._fits(candidate.plan)):
             return None
         text = runs.draft(candidate.variant)
-        if text is None and candidate == Candidate(DEFAULT, OURS):
-            # Of some functions LLVM's allocation of our text stands in for ours.
-            self._prove(candidate, self.functions)
-            return self._prices.pop(candidate, None)
         return None if text is None else given.cost_of(text)
 
     def _fits(self, plan: Plan) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field, replace
 
+from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.compare import CAUSES, TITLES
 from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.together import costs_together
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.printer import print_function
@@ -34,6 +36,16 @@ class Recording:
                 record = replace(record, problem=build_problem(file, record.before, target, record.phase))
         self.target = target
         self.phases.append(record)
+
+    def add_costs(self, ours: bytes, llvms: bytes, target: Target, path: str) -> None:
+        """Keep the costs of our final assembly beside LLVM's, of functions where the two do the same work."""
+        first, second = (parse_assembly(text.decode(), target, where=path) for text in (ours, llvms))
+        pairs = costs_together(first, second, target)
+        self.costs.update(
+            (name, cost_rows(pair.first, None if pair.problem else pair.second))
+            for name, pair in pairs.items()
+            if pair.first is not None
+        )
 
     def texts(self) -> dict[str, bytes]:
         """Both texts of each phase of a function, by what they are."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.instructions import AGPR, SGPR, TTMP
-from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.occupancy import extra_sgprs, waves
 from verilocc_mlir.target.reserved import flat_work_group_size
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.descriptor import KernelMetadata, read_code_object
 
 _SET = re.compile(
     r'^\s*\.set (?P<quote>"?)(?:\.L)?(?P<name>.+)\.'
@@ -27,26 +27,7 @@ _SET = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])\d+")
 
 
-class KernelCounts(Protocol):
-    """What is read from the metadata of a kernel (``verilocc_mlir.toolchain.descriptor.KernelMetadata``)."""
-
-    @property
-    def sgpr_count(self) -> int: ...
-    @property
-    def vgpr_count(self) -> int: ...
-    @property
-    def agpr_count(self) -> int: ...
-    @property
-    def sgpr_spill_count(self) -> int: ...
-    @property
-    def vgpr_spill_count(self) -> int: ...
-    @property
-    def private_segment_fixed_size(self) -> int: ...
-    @property
-    def group_segment_fixed_size(self) -> int: ...
-
-
-def kernel_resources(counts: KernelCounts, function: MachineFunction, preamble: str, target: Target) -> Resources:
+def kernel_resources(counts: KernelMetadata, function: MachineFunction, preamble: str, target: Target) -> Resources:
     """Resources of a kernel; ``.vgpr_count`` already has the accumulators in it where the file is unified."""
     size = flat_work_group_size(function_attributes(preamble, function.name), target)
     lds = counts.group_segment_fixed_size
@@ -59,6 +40,16 @@ def kernel_resources(counts: KernelCounts, function: MachineFunction, preamble: 
         counts.private_segment_fixed_size,
         waves(target, counts.vgpr_count, 0, counts.sgpr_count, lds, size),
     )
+
+
+def resources_by_name(elf: bytes, file: MirFile, target: Target) -> dict[str, Resources]:
+    """Resources of each kernel of an object that is a function of ``file``, by name."""
+    functions = {function.name: function for function in file.functions}
+    return {
+        name: kernel_resources(counts, functions[name], file.preamble, target)
+        for name, counts in read_code_object(elf).kernels.items()
+        if name in functions
+    }
 
 
 def device_resources(assembly: str, target: Target) -> dict[str, Resources]:

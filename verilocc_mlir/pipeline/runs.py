@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,218 +20,35 @@ from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.audit import plain_phases
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
-from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared, in_shared_slots
+from verilocc_mlir.pipeline.phase import Draft, PhaseRunner, Shared, in_shared_slots, with_functions
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
 from verilocc_mlir.problem.model import Phase
-from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
+from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport
 from verilocc_mlir.target.targets import Target
-from verilocc_mlir.toolchain.checked import CheckedObject
+from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
-from collections import Counter
-
-from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
-from verilocc_mlir.mir.model import MachineFunction, MirFile
-from verilocc_mlir.pipeline.attempt import audit_verdict, audited
-from verilocc_mlir.pipeline.phase import audit_within, moves_of
-from verilocc_mlir.results.compile import Attempt, CheckResult, Moves
-
-# All phases of a file in one audit of each function: the text before the first against the text after the last.
-#
-# That costs less than an audit a phase, and includes what LLVM does between the phases. Where it proves a function,
-# that is its proof. Else each phase is audited alone (``phase.py``). That stands where the audit of all is undecided,
-# or LLVM changed nothing in between, so that the proofs of the phases compose. Where LLVM did, and all at once is
-# refuted, the function is refuted.
-
-
-Reports = dict[str, list[PhaseReport]]
-"""The phases of each function, by name."""
-
-WWM_REASON = "MIR does not say which registers whole-wave values may take"
-
-Audits = dict[str, tuple[FunctionAudit, float]]
-"""The audit of each function, and its CPU seconds."""
-
-_ELSEWHERE = CheckResult(Outcome.PROVED, 0)
-"""The verdict of a phase whose obligations are counted in the last one."""
-
-
-@dataclass
-class WholeAudit:
-    """The audits of one file.
-
-    Attributes:
-        allocators: ours, in the order they are tried.
-        known: audits and their CPU seconds by the texts before and after and by function; it grows.
-        known_after: the text after the last phase that was parsed last.
-    """
-
-    allocators: tuple[Allocator, ...]
-    target: Target
-    solver_seconds: float
-    clock: Clock
-    shared: Shared
-    known: dict[tuple[str, str, str], tuple[FunctionAudit, float]]
-    known_after: tuple[str, MirFile] | None = None
-
-    def of_ours(self, scalar: Draft, vector: Draft, *, whole_wave: bool) -> Reports | None:
-        """Our allocation of the scalar and of the vector phase; None where not every function is proved.
-
-        Args:
-            whole_wave: LLVM's whole-wave phase is between them.
-        """
-        audits = self.audits(scalar.before, vector.after, scalar.path)
-        if not _all_proved(audits):
-            return None
-        reports: Reports = {}
-        for first, last in zip(scalar.functions, vector.functions, strict=True):
-            name = first.before.name
-            verdict, seconds = audits[name]
-            middle = [_by_llvm("wwm", _ELSEWHERE, self._attempts(WWM_REASON), WWM_REASON)] if whole_wave else []
-            clock = last.clock.since({})
-            clock.add("audit", seconds)
-            all_again = verdict.moves.rematerialised
-            again = sum(len(spill.reloads) for spill in first.spills if spill.kind == "rematerialise")
-            scalars_again = min(again, all_again)  # What was planned; the audit may pair some of it.
-            moves = _moves(first.before, first.chosen or first.before, scalars_again)
-            reports[name] = [
-                PhaseReport(
-                    scalar.phase, _with(first.attempts, _ELSEWHERE), fallback=False, fallback_reason="", moves=moves,
-                    seconds=dict(first.clock.seconds), spills=first.spills, audited_with=LAST_PHASE,
-                ),
-                *middle,
-                PhaseReport(
-                    vector.phase, _with(last.attempts, audit_verdict(verdict)), fallback=False, fallback_reason="",
-                    moves=_moves(last.before, last.chosen or last.before, all_again - scalars_again),
-                    seconds=clock.seconds, spills=last.spills,
-                ),
-            ]  # fmt: skip
-        return reports
-
-    def of_llvm(
-        self, before: str, after: str, path: str, phases: Sequence[Phase], names: Collection[str] | None
-    ) -> Reports | None:
-        """LLVM's allocation in ``phases``, of the functions named; None where not each of them is proved."""
-        audits = self.audits(before, after, path, names)
-        if not _all_proved(audits):
-            return None
-        scalar, *middle, last = phases
-        lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after, path).functions}
-        return {
-            name: [
-                replace(_by_llvm(scalar, _ELSEWHERE), moves=lanes[name]),
-                *(_by_llvm(phase, _ELSEWHERE) for phase in middle),
-                replace(_by_llvm(last, audit_verdict(a)), moves=moves_of(a), seconds={"audit": seconds}),
-            ]
-            for name, (a, seconds) in audits.items()
-        }
-
-    def judged(self, before: str, after: str, path: str, reports: Reports) -> Reports:
-        """The reports of phases audited alone; functions that they prove and that are refuted at once are refuted."""
-        proved = [name for name, of in reports.items() if all(r.outcome is Outcome.PROVED for r in of)]
-        audits = self.audits(before, after, path, proved) if proved else {}
-        refuted = {name: a for name, (a, _) in audits.items() if a.outcome is Outcome.REFUTED}
-        return {
-            name: [*of[:-1], _refuted(of[-1], refuted[name])] if name in refuted else of for name, of in reports.items()
-        }
-
-    def audits(self, before: str, after: str, path: str, names: Collection[str] | None = None) -> Audits:
-        """The audit of each function named and its CPU seconds, by name; up to the first that is not proved where none
-        is named.
-        """
-        with self.clock.measure("parse"):
-            file = self.shared.parsed(before, path)
-            allocated = self._parsed_after(after, path)
-        partners = {function.name: function for function in allocated.functions}
-        audits: Audits = {}
-        for function in file.functions:
-            if names is not None and function.name not in names:
-                continue
-            key = before, after, function.name
-            if key not in self.known:
-                clock = Clock()
-                partner = partners[function.name]
-                audit = audit_within(self.solver_seconds, file, function, partner, self.target, clock)
-                self.clock.absorb(clock)
-                self.known[key] = audit, clock.seconds["audit"]
-            audits[function.name] = self.known[key]
-            if names is None and audits[function.name][0].outcome is not Outcome.PROVED:
-                break
-        return audits
-
-    def _parsed_after(self, after: str, path: str) -> MirFile:
-        if self.known_after is None or self.known_after[0] != after:
-            self.known_after = after, self.shared.files.get(after) or parse_mir(after, f"{path} after {LAST_PHASE}")
-        return self.known_after[1]
-
-    def _attempts(self, reason: str) -> tuple[Attempt, ...]:
-        return tuple(Attempt(allocator.name, "build", reason) for allocator in self.allocators[:1])
-
-
-def _moves(before: MachineFunction, after: MachineFunction, rematerialised: int) -> Moves:
-    """Copies and spill code of one phase."""
-    opcodes = Counter(i.opcode for b in after.blocks for i in b.instructions)
-    spills = [(opcode, count) for opcode, count in opcodes.items() if opcode.startswith("SI_SPILL_")]
-    return Moves(
-        sum(1 for b in before.blocks for i in b.instructions if i.opcode == "COPY"),
-        opcodes["COPY"],
-        sum(count for opcode, count in spills if opcode.endswith("_SAVE")),
-        sum(count for opcode, count in spills if opcode.endswith("_RESTORE")),
-        rematerialised,
-    )
-
-
-def _in_lanes(function: MachineFunction) -> Moves:
-    """Scalars saved to lanes of vector registers: what is left of the scalar phase's spill code after the last one."""
-    opcodes = Counter(i.opcode for b in function.blocks for i in b.instructions)
-    return Moves(saves=opcodes["SI_SPILL_S32_TO_VGPR"], reloads=opcodes["SI_RESTORE_S32_FROM_VGPR"])
-
-
-def _all_proved(audits: Audits) -> bool:
-    return all(audit.outcome is Outcome.PROVED for audit, _ in audits.values())
-
-
-def _refuted(report: PhaseReport, audit: FunctionAudit) -> PhaseReport:
-    """The report of the last phase, where each phase is proved and all together are not."""
-    last = audited(report.attempts[-1], audit_verdict(audit))
-    reason = f"each phase is proved, but with what LLVM does between them: {last.reason}"
-    return replace(report, attempts=(*report.attempts[:-1], replace(last, reason=reason)))
-
-
-def _with(attempts: Sequence[Attempt], verdict: CheckResult) -> tuple[Attempt, ...]:
-    return (*attempts[:-1], audited(attempts[-1], verdict))
-
-
-def _by_llvm(phase: Phase, verdict: CheckResult, earlier: tuple[Attempt, ...] = (), reason: str = "") -> PhaseReport:
-    attempts = (*earlier, audited(Attempt(LLVM_ALLOCATOR, "llvm"), verdict))
-    with_last = None if phase == LAST_PHASE else LAST_PHASE
-    return PhaseReport(phase, attempts, bool(earlier), reason, Moves(), audited_with=with_last)
-
 
 _SPILLED = re.compile(r"\bSI_SPILL_(?:V|A|AV)\d+_SAVE\b")
 _PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
-    """What one variant came to.
+    """What one variant came to; ``phases`` grows while it is made.
 
     Attributes:
         text: machine IR after the last phase; None where the run ended before.
         recording: what the phases were decided on, where that is kept.
-        checked: the object of the text, once it is made.
-        ours, greedy: what each function takes in it and in LLVM's own object, by name.
     """
 
     variant: Variant
     text: str | None = None
     phases: dict[str, list[PhaseReport]] = field(default_factory=dict[str, list[PhaseReport]])
     recording: Recording | None = None
-    checked: CheckedObject | None = None
-    ours: dict[str, Resources] = field(default_factory=dict[str, Resources])
-    greedy: dict[str, Resources] = field(default_factory=dict[str, Resources])
 
     @property
     def proved(self) -> bool:
@@ -306,8 +124,7 @@ class Runs:
         phases = self._direct_phases()
         for phase, before, after in phases:
             _keep(result, runner.audit_llvm(before, after, self.path, phase, "", names).reports)
-        result.text = phases[-1][2]
-        return self._judged(result)
+        return self._judged(replace(result, text=phases[-1][2]))
 
     def _plain_at_once(self, names: Collection[str] | None) -> Result | None:
         """The same in one audit a function; None where that proves not all of them."""
@@ -315,11 +132,6 @@ class Runs:
         between: list[Phase] = ["wwm"] if has_wwm_registers(text) else []
         reports = self._whole(()).of_llvm(self.pre, text, self.path, ["sgpr", *between, "vgpr"], names)
         return None if reports is None else Result(LLVM, text, reports)
-
-    def llvms(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
-        """LLVM's allocations, the better one first, each with a name for it; the functions asked for are audited."""
-        from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.run(LLVM))
-        return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
     def plain_text(self) -> str:
         """What a plain compile of the IR has after its last phase; values share slots, as they do in its end."""
@@ -401,11 +213,9 @@ class Runs:
             runner, draft = self._drafted(variant, first.text, "vgpr", recording)
             vector = runner.settle(draft)
             if self._goes_on(result, vector.reports):
-                result.text = vector.text
+                result = replace(result, text=vector.text)
             if first.text in self._lowered:
                 result = self._judged(result)
-        except NoAllocation as stopped:
-            _keep(result, stopped.reports)
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
         return result
@@ -442,7 +252,7 @@ class Runs:
         try:
             runner, draft = self._drafted(variant, self.pre, "sgpr", recording)
             scalar = runner.settle(draft)
-            if not self._goes_on(result, scalar.reports):
+            if not self._goes_on(result, scalar.reports) or scalar.text is None:
                 return result
             text = self._resume(scalar.text)
             if has_wwm_registers(text):
@@ -450,12 +260,10 @@ class Runs:
                 audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", WWM_REASON)
                 if not self._goes_on(result, audited_phase.reports):
                     return result
-            result.text = text
-        except NoAllocation as stopped:
-            _keep(result, stopped.reports)
+            return replace(result, text=text)
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
-        return result
+            return result
 
     def _new_recording(self) -> Recording | None:
         if not self.recorded:
@@ -518,6 +326,103 @@ class Runs:
         reports = [report for of_function in result.phases.values() for report in of_function]
         if self.allow_unproved or all(report.outcome is Outcome.PROVED for report in reports):
             raise
+
+    # Where nothing is proved throughout: ours, with what the audit says of it, or LLVM's, function by function.
+
+    def by_verdict(self, notes: list[str]) -> Result:
+        """Ours where it is proved; of a function that is not, LLVM's where that is: a plain compile's, else one of our
+        text. Without a text where some function has neither, unless what is unproved is wanted.
+
+        Args:
+            notes: is told what was left out, and whose is taken.
+
+        Raises:
+            ToolchainError: a tool failed, and nothing can be taken in its place.
+        """
+        result = self._ours(notes)
+        if self.allocators and self.settings.fallback and not self._all_proved(result):
+            result = self._with_llvms(result, notes)
+        # Functions that are not proved cost the result, not the verdict on the others.
+        return result if self.allow_unproved or self._all_proved(result) else replace(result, text=None)
+
+    @property
+    def _names(self) -> list[str]:
+        return [function.name for function in self.shared.parsed(self.pre, self.path).functions]
+
+    def _all_proved(self, result: Result) -> bool:
+        return result.proved and all(map(result.is_proved, self._names))
+
+    def _ours(self, notes: list[str]) -> Result:
+        """Ours; where a tool fails on its way, LLVM's allocation of a plain compile, audited, with the reason."""
+        try:
+            return self.run(OURS)
+        except ToolchainError as error:
+            given_up = isinstance(error, ToolFailure) and error.status == -signal.SIGKILL
+            if given_up or not (self.ir and self.allocators and self.settings.fallback):
+                raise
+            try:
+                plain = self.plain()
+            except ToolchainError:
+                raise error from None
+            notes.append(f"LLVM's allocation is that of a plain compile: ours was left out: {error.what}")
+            phases = {
+                name: [replace(report, fallback=True, fallback_reason=error.what) for report in reports]
+                for name, reports in plain.phases.items()
+            }
+            return replace(plain, phases=phases)
+
+    def _with_llvms(self, ours: Result, notes: list[str]) -> Result:
+        best = ours
+        for whose, allocate in self._llvms():
+            missing = [name for name in self._names if not best.is_proved(name)]
+            if not missing:
+                break
+            try:
+                llvms = allocate(missing)
+                proved_names = [name for name in missing if llvms.is_proved(name)]
+                mixed = self._mixed(best, llvms, proved_names) if proved_names else None
+            except ToolchainError as error:
+                notes.append(f"LLVM's allocation was left out: {error.what}")
+                continue
+            if mixed is not None:
+                best = mixed
+                of = "" if len(proved_names) == len(self._names) else f" of {', '.join(proved_names)}"
+                notes.append(f"LLVM's allocation{of} is that {whose}: of the text that was resumed none is proved")
+        return best
+
+    def _llvms(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
+        """LLVM's allocations, the better one first, each with a name for it; the functions asked for are audited."""
+        from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.run(LLVM))
+        return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
+
+    def _mixed(self, ours: Result, llvms: Result, taken: Sequence[str]) -> Result | None:
+        """Ours with some functions of LLVM's; None where ours has no text for the rest."""
+        text = llvms.text
+        if len(taken) < len(self._names):
+            if ours.text is None or llvms.text is None:
+                return None
+            text = with_functions(ours.text, llvms.text, taken, self.path)
+        phases = {
+            name: [_with_reason(report, ours.phases.get(name, ())) for report in llvms.phases[name]]
+            if name in taken
+            else ours.phases[name]
+            for name in self._names
+        }
+        recording = ours.recording
+        if recording is not None and llvms.recording is not None:
+            records = [r for r in recording.phases if r.function not in taken]
+            records += [r for r in llvms.recording.phases if r.function in taken]
+            recording = replace(recording, phases=records, target=recording.target or llvms.recording.target)
+        return Result(ours.variant, text, phases, recording)
+
+
+def _with_reason(report: PhaseReport, before: Sequence[PhaseReport]) -> PhaseReport:
+    """The report of a phase, with why ours failed in it, where it did."""
+    for failed in before:
+        if failed.phase == report.phase and failed.fallback:
+            attempts = (*failed.attempts[:-1], *report.attempts)
+            return replace(report, attempts=attempts, fallback=True, fallback_reason=failed.fallback_reason)
+    return report
 
 
 def _with_shared_slots(text: str, path: str) -> str:

@@ -13,7 +13,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import StagedKernel, llvm_phases, open_kernel
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.recording import Recording
-from verilocc_mlir.pipeline.resources import kernel_resources
+from verilocc_mlir.pipeline.resources import kernel_resources, resources_by_name
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import Phase
@@ -63,7 +63,7 @@ def _of_llvm(data: bytes, path: str, settings: Settings, function: str, launch_l
                     file, allocated = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
                     phases[phase] = _records(file, allocated, phase, names, gpu)
             if name == _PHASES[-1]:
-                resources = _resources(staged, after, file, gpu)
+                resources = resources_by_name(staged.compiler.finish(after), file, gpu)
                 break
     except ToolchainError as error:
         notes.append(f"LLVM did not allocate it: {error.what}")
@@ -143,17 +143,6 @@ def _with_cure(staged: StagedKernel, function: WhyFunction, file: MirFile, gpu: 
         if not cure.vgpr_spills:
             break
     return replace(function, cap=replace(cap, cure=best))
-
-
-def _resources(staged: StagedKernel, done: str, file: MirFile, gpu: Target) -> dict[str, Resources]:
-    """Of the kernels in the code that LLVM makes of an allocated text."""
-    functions = {f.name: f for f in file.functions}
-    kernels = read_code_object(staged.compiler.finish(done)).kernels
-    return {
-        name: kernel_resources(counts, functions[name], file.preamble, gpu)
-        for name, counts in kernels.items()
-        if name in functions
-    }
 
 
 # What caps the vector registers that LLVM lets a function have, and what would raise the cap.

@@ -188,7 +188,16 @@ def _try_of(attempt: allocation.Attempt) -> ServerAttempt:
         _OUTCOME_NAMES.get(verdict.outcome, ""),
         tuple(printable(f"{f.rule}: {f.message}") for f in refuted),
         _use_of(attempt.model) if attempt.HasField("model") else None,
+        printable(_near(attempt.nearest)) if attempt.HasField("nearest") else "",
     )
+
+
+def _near(nearest: allocation.Nearest) -> str:
+    """As the verifier here says it (``smt_verifier.prove.Nearest``)."""
+    if not nearest.moves:
+        return f"no valid assignment is near: {nearest.reason}"
+    moves = ", ".join(f"{move.virtual_register} to ${move.physical_register}" for move in nearest.moves)
+    return f"the nearest valid assignment moves {moves}"
 
 
 def _use_of(use: allocation.ModelUse) -> ModelUse:

@@ -148,12 +148,16 @@ def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
         for number, one in enumerate(attempt.tries, 1):
             for violated in one.refuted[:_MAX_FINDINGS]:
                 to.print(Text(f"refuted: {where}: try {number} of {attempt.server}: {one.allocator}: {violated}"))
+            if one.nearest:
+                to.print(Text(f"nearest: {where}: try {number} of {attempt.server}: {one.allocator}: {one.nearest}"))
     if phase.fallback:
         to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
     for attempt in phase.attempts:
         if attempt.outcome is not Outcome.PROVED:
             for line in _failures(attempt):
                 to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
+        if attempt.nearest is not None:
+            to.print(Text(f"nearest: {where}: {attempt.allocator}: {attempt.nearest}"))
 
 
 def _line(finding: CheckFinding) -> str:

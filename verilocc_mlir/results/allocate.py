@@ -13,7 +13,7 @@ from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, Tool, Whole, a
 from verilocc_mlir.results.compile import EXIT_CODES
 from verilocc_mlir.results.compile_document import ServerAttemptForm
 
-ALLOCATE_VERSION = 2
+ALLOCATE_VERSION = 3
 """Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.protocol import ModelUse, ServerAttempt
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling import SpillAction
 
-REPORT_VERSION = 8
+if TYPE_CHECKING:
+    from smt_verifier.prove import Nearest
+
+REPORT_VERSION = 9
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -97,6 +100,7 @@ class Attempt:
         cause: why the allocator gave no assignment, in a word (``AllocationFailure.reason``), or ``""``.
         model: what a model of this process did for it; None without one.
         tries: of the server, in its words; the last one is what it answered with.
+        nearest: a proved assignment near the proposal, or why none is known; None for what is not refuted.
     """
 
     allocator: str
@@ -109,6 +113,7 @@ class Attempt:
     version: str = ""
     model: ModelUse | None = None
     tries: tuple[ServerAttempt, ...] = ()
+    nearest: Nearest | None = None
 
     @property
     def outcome(self) -> Outcome:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from smt_verifier.audit import Fault
 from smt_verifier.outcome import Outcome
+from smt_verifier.prove.forms import NearestForm
 from verilocc_mlir import forms
 from verilocc_mlir.forms import Amount, ExitNumber, Form, Positive, Sha256, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.problem.model import Phase
@@ -51,6 +52,7 @@ class AttemptForm(Form):
     server: Annotated[str | None, about("address of the server that was asked")]
     model: Annotated[ModelForm | None, about("what a model of this process did for it")]
     tries: Annotated[list[ServerAttemptForm], about("of the server, in its words; the last is what it answered with")]
+    nearest: Annotated[NearestForm | None, about("near a proposal that was refuted; null for others")]
 
 
 class MovesForm(Form):
@@ -226,3 +228,6 @@ class ServerAttemptForm(Form):
     reason: Annotated[str | None, about("why it was not taken; null: it was")]
     refuted: Annotated[list[str], about("constraints that the proposal violates, which the next try was told")]
     model: Annotated[ModelForm | None, about("what its model did; null without one")]
+    nearest: Annotated[
+        str | None, about("the nearest valid assignment, which the next try was told; null: none refuted")
+    ]

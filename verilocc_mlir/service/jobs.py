@@ -6,8 +6,9 @@ a ``ServiceError``.
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
@@ -15,9 +16,10 @@ from grpc import StatusCode
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, audit, audit_function
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
-from smt_verifier.smt import Obligation, Verdict, default_solver
+from smt_verifier.smt import Obligation, Verdict, default_solver, to_smtlib
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
@@ -48,7 +50,6 @@ from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
-from verilocc_mlir.service import verdicts
 from verilocc_mlir.service.status import JSON, ServiceError, duration, malformed, out_of_time, read_json, read_message
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
@@ -107,11 +108,9 @@ class PatientSolver:
     deadline: Deadline
     inner: RecordingSolver
 
-    def check(
-        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
-    ) -> Verdict:
+    def check(self, obligation: Obligation, timeout_s: float = 30.0, *, consistent: bool = False) -> Verdict:
         seconds = min(timeout_s, self.deadline.remaining)
-        verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
+        verdict = self.inner.check(obligation, seconds, consistent=consistent)
         # What could not be decided because the request's time ran out is no finding about the code.
         if verdict.outcome is Outcome.UNKNOWN and seconds < timeout_s:
             _ = self.deadline.remaining
@@ -277,14 +276,14 @@ class _Allocation:
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
         _ = self.deadline.remaining
-        candidate = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
-        proposed = candidate.proposed
+        attempted = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
+        proposed = attempted.proposed
         attempts = [
             self._attempt(attempt, proposed[n] if n < len(proposed) else None)
-            for n, attempt in enumerate(candidate.attempts)
+            for n, attempt in enumerate(attempted.attempts)
         ]
         last = proposed[-1] if proposed else None
-        return _Function(function, attempts, candidate.problem, last, candidate.function, candidate.spills)
+        return _Function(function, attempts, attempted.problem, last, attempted.function, attempted.spills)
 
     def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
         with self.clock.measure("audit"):
@@ -292,7 +291,7 @@ class _Allocation:
                 file, one.before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver
             )
         last = one.attempts[-1]
-        last.audit.CopyFrom(verdicts.verdict_of_audit(one.audit, self._asked()))
+        last.audit.CopyFrom(_verdict_of_audit(one.audit, self._asked()))
         if one.audit.outcome is Outcome.PROVED:
             return True
         verdict = audited(Attempt(last.allocator, "audit"), audit_verdict(one.audit))
@@ -317,17 +316,23 @@ class _Allocation:
                     note=use.note,
                 )
             )
+        if proposed is not None and (near := proposed.nearest) is not None:
+            moves = [
+                allocation.Assignment(range=m.id, virtual_register=m.name, physical_register=m.register)
+                for m in near.moves
+            ]
+            message.nearest.CopyFrom(allocation.Nearest(moves=moves, fewest=near.fewest, reason=near.reason))
         if proposed is not None and proposed.proof is not None:
             proof = proposed.proof
             # A proof asks one question, or none where the proposal is no answer. All attempts were made before this.
             was_asked = proof.obligations > 0 or proof.outcome is Outcome.PROVED
-            message.proof.CopyFrom(verdicts.verdict_of_proof(proof, self._asked(int(was_asked))))
+            message.proof.CopyFrom(_verdict_of_proof(proof, self._asked(int(was_asked))))
         return message
 
     def _asked(self, most: int | None = None) -> list[verdict_pb2.Obligation]:
         """Digests of what the solver was asked since the last call, where they are wanted."""
         answers = self.solver.take(most)
-        return verdicts.obligation_messages(answers) if self.request.return_obligations else []
+        return _obligation_messages(answers) if self.request.return_obligations else []
 
 
 @dataclass
@@ -403,11 +408,9 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
         functions=[
             auditing.FunctionAudit(
                 function=f.function,
-                verdict=verdicts.verdict_of_audit(
+                verdict=_verdict_of_audit(
                     f,
-                    verdicts.obligation_messages(
-                        a for a in answers if a[0].name.rpartition("/values")[0] == f.function
-                    ),
+                    _obligation_messages(a for a in answers if a[0].name.rpartition("/values")[0] == f.function),
                 ),
             )
             for f in report.functions
@@ -482,3 +485,59 @@ def _why(proposed: Proposed) -> str:
     assert proposed.proof is not None
     verdict = proof_verdict(proposed.proof)
     return f"{verdict.findings[0].rule}: {verdict.findings[0].message}" if verdict.findings else str(verdict.outcome)
+
+
+# Verdicts and obligations as messages of proto/verilocc/v1.
+
+
+_MAX_FINDINGS = 64
+_STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
+
+
+def _verdict_of_proof(proof: ProofResult, obligations: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
+    findings = [
+        verdict_pb2.Finding(
+            rule=v.rule, outcome=verdict_pb2.OUTCOME_REFUTED, message=v.message, registers=v.names, free=v.free
+        )
+        for v in proof.violations[:_MAX_FINDINGS]
+    ]
+    outcome = wire.OUTCOMES[proof.outcome]
+    if proof.reason:
+        findings.append(verdict_pb2.Finding(rule="prove", outcome=outcome, message=proof.reason))
+    return verdict_pb2.Verdict(outcome=outcome, checked=proof.obligations, findings=findings, obligations=obligations)
+
+
+def _verdict_of_audit(audit: FunctionAudit, obligations: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
+    messages = [
+        verdict_pb2.Finding(
+            rule=f.rule,
+            outcome=wire.OUTCOMES[f.outcome],
+            message=render(f).partition(": ")[2],
+            line_before=f.pre_line,
+            line_after=f.post_line,
+            fault=str(f.fault),
+        )
+        for f in audit.findings[:_MAX_FINDINGS]
+    ]
+    return verdict_pb2.Verdict(
+        outcome=wire.OUTCOMES[audit.outcome],
+        checked=audit.obligations,
+        findings=messages,
+        obligations=obligations,
+        literal_goals=audit.goals.literal,
+        decided_goals=audit.goals.decided,
+    )
+
+
+def _obligation_messages(asked: Iterable[tuple[Obligation, Verdict]]) -> list[verdict_pb2.Obligation]:
+    """Digests of what a solver was asked; the text hashed is the one that ``verilocc audit --smt-dir`` writes."""
+    return [
+        verdict_pb2.Obligation(
+            name=obligation.name,
+            sha256=hashlib.sha256(to_smtlib(obligation, _STATUS.get(verdict.outcome, "unknown")).encode()).digest(),
+            logic=obligation.logic,
+            goals=len(obligation.goals),
+            outcome=wire.OUTCOMES[verdict.outcome],
+        )
+        for obligation, verdict in asked
+    ]

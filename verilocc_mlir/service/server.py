@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 from grpc_status import rpc_status
 from opentelemetry import trace
 
@@ -34,7 +37,6 @@ from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.observed import Metrics, refused, request_span
 from verilocc_mlir.service.plans import MOST_BYTES, PLANS, Plans
 from verilocc_mlir.service.pool import Done, Executor, within
-from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import (
     Envelope,
@@ -402,7 +404,7 @@ class Server:
         )
         self._server.add_generic_rpc_handlers((_handlers(front, self.batches),))
         _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)
-        reflect(self._server, (*self._services, health.SERVICE_NAME))
+        _reflect(self._server, (*self._services, health.SERVICE_NAME))
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Bind ``host:port`` or ``unix:PATH``; returns the port (0 for a socket).
@@ -530,3 +532,34 @@ def _trailing(status: Status) -> grpc.Status:
 
 def _outcome(value: int) -> str:
     return verdict_pb2.Outcome.Name(verdict_pb2.Outcome.ValueType(value)).removeprefix("OUTCOME_").lower()
+
+
+# Server reflection, v1 and v1alpha. The two have the same messages under other names; grpcio has v1alpha alone.
+
+
+_V1 = "grpc.reflection.v1.ServerReflection"
+_ALPHA: Any = reflection
+_MESSAGES: Any = reflection_pb2
+"""Have no types."""
+
+
+def _reflect(server: grpc.aio.Server, services: Sequence[str]) -> None:
+    """Offer reflection of ``services``, and of itself."""
+    _describe_v1()
+    names = (*services, _V1, _ALPHA.SERVICE_NAME)
+    _ALPHA.enable_server_reflection(names, server)
+    method: Any = grpc.stream_stream_rpc_method_handler(
+        _ALPHA.aio.ReflectionServicer(names).ServerReflectionInfo,
+        _MESSAGES.ServerReflectionRequest.FromString,
+        _MESSAGES.ServerReflectionResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_V1, {"ServerReflectionInfo": method}),))
+
+
+def _describe_v1() -> None:
+    """Have the descriptors of v1 where those of v1alpha are."""
+    file = descriptor_pb2.FileDescriptorProto()
+    _MESSAGES.DESCRIPTOR.CopyToProto(file)
+    text = re.sub(r"(grpc[._]reflection[./])v1alpha", r"\1v1", text_format.MessageToString(file))
+    named = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+    descriptor_pool.Default().AddSerializedFile(named.SerializeToString())

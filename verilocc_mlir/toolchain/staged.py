@@ -56,7 +56,7 @@ class LlcDriver:
         command: list[str | Path] = [self.tools.llc, f"-mtriple={TRIPLE}", f"-mcpu={options.cpu}"]
         if options.mattr:
             command.append(f"-mattr={options.mattr}")
-        command += [f"-O{options.opt_level}", *options.extra, *_flags(job), "-o", "-", "-"]
+        command += [f"-O{options.opt_level}", *options.llc_options, *_flags(job), "-o", "-", "-"]
         return _run(command, job.source, job.stage, options, running, loaded_after=0)
 
     @property
@@ -90,7 +90,7 @@ def _run(
     return run_tool(
         command,
         stdin=stdin,
-        timeout=options.timeout,
+        timeout=options.tool_seconds,
         stage=stage,
         where=options.input_name,
         running=running,
@@ -160,7 +160,9 @@ class StagedCompiler:
     @property
     def _ir_options(self) -> CompileOptions:
         """Options of work that starts from IR."""
-        return replace(self.options, extra=(*self.options.extra, *self.of_ir)) if self.of_ir else self.options
+        return (
+            replace(self.options, llc_options=(*self.options.llc_options, *self.of_ir)) if self.of_ir else self.options
+        )
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
@@ -329,7 +331,7 @@ class StagedCompiler:
         source = self._to_finish(mir)
         options = self.options
         if start == _LATE_ORDER:
-            options = replace(options, extra=(*options.extra, "-enable-post-misched=0"))
+            options = replace(options, llc_options=(*options.llc_options, "-enable-post-misched=0"))
         return self._run(LlvmJob(stage, source, True, options, start, kind=kind, verify=verify and options.verify))
 
     def _to_finish(self, mir: str) -> bytes:

@@ -105,7 +105,7 @@ def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> li
         VeriloccError: the kernel cannot be made or stated.
     """
     limits = recipe.limits
-    options = CompileOptions(cell.target, verify=False, timeout=limits.seconds, input_name=cell.name)
+    options = CompileOptions(cell.target, verify=False, tool_seconds=limits.seconds, input_name=cell.name)
     compiler = StagedCompiler(find_toolchain(), options)
     teachers = [(name, teacher(name, compiler)) for name in recipe.teachers]
     records: list[tuple[str, dict[str, Any]]] = []

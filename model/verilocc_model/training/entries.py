@@ -5,8 +5,8 @@ A file is JSON, gzip-compressed or not, called ``SOURCE.KERNEL.TARGET.PHASE.N.js
 and ``name``, ``source``, ``family``, ``target``, ``phase``.
 
 It may have ``refuted``: a list of proposals, each with ``registers``, ``counterexamples`` (the fields of
-``Counterexample``) and ``moves``; and ``preferences``: a list of ``before``, ``chosen`` and ``rejected`` (the fields of
-``Preference``).
+``Counterexample``), ``moves`` and ``nearest`` (pairs of a range id and a register); and ``preferences``: a list of
+``before``, ``chosen`` and ``rejected`` (the fields of ``Preference``).
 """
 
 from __future__ import annotations
@@ -235,4 +235,5 @@ def _refutation(row: dict[str, Any]) -> Refutation:
         for c in row["counterexamples"]
     )  # fmt: skip
     proposal = Proposal(PROBLEM_VERSION, str(row.get("allocator", "")), tuple(row["registers"]))
-    return Refutation(proposal, counterexamples, tuple(map(int, row.get("moves") or ())))
+    nearest = tuple((int(number), str(register)) for number, register in row.get("nearest") or ())
+    return Refutation(proposal, counterexamples, tuple(map(int, row.get("moves") or ())), nearest)

@@ -176,6 +176,7 @@ def collect_mistakes(
                 "registers": list(refutation.proposal.registers),
                 "counterexamples": [asdict(c) for c in refutation.counterexamples],
                 "moves": list(refutation.moves),
+                "nearest": list(refutation.nearest),
             }
             for refutation in _refuted(labelled, model, asking, counts)
         ]

@@ -26,14 +26,13 @@ from verilocc_mlir.own_process import look_for_garbage_seldom
 from verilocc_mlir.pipeline.audit import Judge, Sides, SolverLimits, as_it_is, llvm_phases
 from verilocc_mlir.pipeline.hunt.reduce import reduce_mir
 from verilocc_mlir.pipeline.native import PHASES, native_phases
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.audit import AuditedPair, Listing
 from verilocc_mlir.results.hunt import Case, Kind, Reduced, Row, Suspect, Variant, data_of, row_from_data
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.find import Toolchain
-from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
@@ -51,26 +50,17 @@ class Attempt:
 
     def __init__(self, data: bytes, case: Case, settings: Settings) -> None:
         self.case = case
-        tools = choose_tools(settings.toolchain, settings.llvm)
-        self.kernel = load_input(data, path=case.path, cpu=case.cpu or None, toolchain=tools)
-        mattr = ",".join(filter(None, (settings.features, self.kernel.mattr)))
         # Where the verifier complains, LLVM ends before there is a text to audit.
-        options = CompileOptions(
-            self.kernel.cpu,
-            mattr,
-            settings.opt_level,
-            settings.verify is True,
-            settings.tool_seconds,
-            case.variant.options,
-            case.path,
-        )
-        self.compiler = StagedCompiler(tools, options)
+        self.kernel, self.compiler = open_input(
+            data, case.path, replace(settings, cpu=case.cpu), verify=settings.verify is True,
+            llc_options=case.variant.options,
+        )  # fmt: skip
         self.judge = Judge(target(self.kernel.cpu), SolverLimits(settings.solver_seconds), as_it_is)
         self.text = with_attributes(self.kernel.text, case.variant.attributes)
 
     def with_variant(self, variant: Variant) -> StagedCompiler:
         """A compiler for other options."""
-        return StagedCompiler(self.compiler.toolchain, replace(self.compiler.options, extra=variant.options))
+        return StagedCompiler(self.compiler.toolchain, replace(self.compiler.options, llc_options=variant.options))
 
     def before_allocation(self) -> str:
         """The text before the first phase."""

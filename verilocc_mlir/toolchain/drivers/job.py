@@ -24,8 +24,8 @@ class CompileOptions:
         mattr: LLVM feature string, ``"+sramecc,-xnack"``.
         opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
         verify: run the machine verifier after every pass of a resumed run.
-        timeout: wall seconds for each piece of work.
-        extra: further llc options, passed to every stage.
+        tool_seconds: wall seconds for each piece of work.
+        llc_options: further flags of llc, passed to every stage.
         input_name: the input's name, shown in errors.
     """
 
@@ -33,8 +33,8 @@ class CompileOptions:
     mattr: str = ""
     opt_level: int = 3
     verify: bool = True
-    timeout: float = DEFAULT_TIMEOUT
-    extra: tuple[str, ...] = ()
+    tool_seconds: float = DEFAULT_TIMEOUT
+    llc_options: tuple[str, ...] = ()
     input_name: str = ""
 
 

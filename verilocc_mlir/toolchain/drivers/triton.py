@@ -137,7 +137,7 @@ class TritonDriver:
 
     def _compile(self, job: LlvmJob, running: RunningTools) -> ToolRun:
         options = job.options
-        flags = [flag for flag in options.extra if not flag.startswith(_FUSION)]
+        flags = [flag for flag in options.llc_options if not flag.startswith(_FUSION)]
         self._must_know(flags, options.input_name)
         question = {
             "do": "mir" if job.machine else "ir",
@@ -146,7 +146,7 @@ class TritonDriver:
             "triple": TRIPLE,
             "cpu": options.cpu,
             "features": options.mattr,
-            "fusion": _fusion(options.extra),
+            "fusion": _fusion(options.llc_options),
             # A process keeps the allocator that it first used.
             "fresh": job.regalloc != "greedy",
             "object": job.stop is None and job.kind == "obj" and (not job.machine or job.start is not None),
@@ -174,7 +174,7 @@ class TritonDriver:
         self, question: Mapping[str, Any], data: bytes, stage: str, options: CompileOptions, running: RunningTools
     ) -> ToolRun:
         command = _command(self.tools, question)
-        title, where, seconds = f"Triton's LLVM ({stage})", options.input_name, options.timeout
+        title, where, seconds = f"Triton's LLVM ({stage})", options.input_name, options.tool_seconds
         started = time.monotonic()
         fresh = question.get("fresh", False)
         kind = "late" if question.get("late") else question["do"]

@@ -96,7 +96,7 @@ def _probe(library: Path) -> str:
 
 def _staged_run(tools: TritonTools) -> str:
     """What goes wrong in the staged run of a kernel; ``""`` where nothing does."""
-    compiler = StagedCompiler(tools, CompileOptions(_CPU, timeout=60.0))
+    compiler = StagedCompiler(tools, CompileOptions(_CPU, tool_seconds=60.0))
     scalar = compiler.llvm_allocate(compiler.to_pre_ra(_KERNEL), LlvmPhase.SGPR)
     vector = compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
     done = compiler.llvm_allocate(vector, LlvmPhase.VGPR)
