@@ -196,7 +196,8 @@ def _has(bank: Bank, number: int) -> bool:
 
 def tuple_name(bank: Bank, first: int, width: int) -> str:
     """MIR name without ``$`` of ``width`` consecutive 32-bit registers of ``bank`` from number ``first``."""
-    return "_".join(f"{bank.value}{n}" for n in range(first, first + width))
+    file = bank.value
+    return file + f"_{file}".join(map(str, range(first, first + width)))
 
 
 _unit_names: dict[int, str] = {}
