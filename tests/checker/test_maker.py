@@ -97,6 +97,7 @@ def test_nothing_is_written_where_there_is_no_certificate(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 
+@pytest.mark.long
 def test_its_own_tests_pass(tmp_path: Path) -> None:
     manifest = REPOSITORY / "smt_verifier" / "maker" / "Cargo.toml"
     command = ["cargo", "test", "--offline", "--locked", "--quiet", "--manifest-path", str(manifest)]
