@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -152,6 +153,15 @@ def builds_the_second_checker() -> bool:
 
 def _numbers(version: re.Match[str]) -> tuple[int, int]:
     return int(version[1]), int(version[2])
+
+
+def own_tests_pass(program: str, target: Path, *options: str) -> None:
+    """The tests beside a program in Rust pass."""
+    manifest = REPOSITORY / "smt_verifier" / program / "Cargo.toml"
+    command = ["cargo", "test", "--offline", "--locked", "--quiet", f"--manifest-path={manifest}", *options]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_PROFILE_DEV_DEBUG": "false"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build the second checker")

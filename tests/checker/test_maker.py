@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from case_support import RIGHT, Case, all_cases
-from checker_support import needs_both
-from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
+from checker_support import needs_both, own_tests_pass
+from support import DEMO_KERNELS, cpu_of, run_llc
 
 from smt_verifier.certificate import verdict
 from smt_verifier.certificate.produce import certify
@@ -99,8 +98,4 @@ def test_nothing_is_written_where_there_is_no_certificate(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_its_own_tests_pass(tmp_path: Path) -> None:
-    manifest = REPOSITORY / "smt_verifier" / "maker" / "Cargo.toml"
-    command = ["cargo", "test", "--offline", "--locked", "--quiet", "--manifest-path", str(manifest)]
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(tmp_path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    own_tests_pass("maker", tmp_path)
