@@ -35,9 +35,12 @@ TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now lives to the end, Torch and ten thousand tests: the collector need not look at it again."""
+    """What is loaded by now lives to the end, Torch and ten thousand tests: the collector need not look at it again, nor
+    often at what tests keep.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 def pytest_unconfigure() -> None:
