@@ -24,7 +24,7 @@ _SPICE = (
 def mutate(data: bytes, other: bytes, chance: random.Random, edits: int) -> bytes:
     """``data`` after some edits; pieces may come from ``other``."""
     for _ in range(edits):
-        edit = chance.choice((_line, _token, _token, _token, _bytes))
+        edit = chance.choice((_line, _token, _token, _token, _bytes, _bytes, _bytes))
         data = edit(data, other, chance)
     return data
 
@@ -46,7 +46,7 @@ def _pieces(own: list[bytes], others: list[bytes], chance: random.Random) -> lis
     i, j = chance.randrange(len(own)), chance.randrange(len(own))
     swapped = [own[{i: j, j: i}.get(k, k)] for k in range(len(own))]
     replaced = ([*own[:i], piece, *own[i + 1 :]] for piece in (chance.choice(others), chance.choice(_SPICE)))
-    return chance.choice((own[:i] + own[i + 1 :], own[:j] + [own[i]] + own[j:], swapped, *replaced))
+    return chance.choice((own[:i] + own[i + 1 :], [*own[:j], own[i], *own[j:]], swapped, *replaced))
 
 
 def _bytes(data: bytes, _other: bytes, chance: random.Random) -> bytes:
@@ -54,6 +54,5 @@ def _bytes(data: bytes, _other: bytes, chance: random.Random) -> bytes:
     at = chance.randrange(len(data) + 1)
     end = at + chance.choice((1, 10, 1000))
     turned = bytes(byte ^ (1 << chance.randrange(8)) for byte in data[at : at + 1]) + data[at + 1 :]
-    return data[:at] + chance.choice(
-        (b"", turned, data[end:], data[at:end] + data[at:], chance.choice(_SPICE) + data[at:])
-    )
+    rests = b"", turned, data[end:], data[at:end] + data[at:], chance.choice(_SPICE) + data[at:]
+    return data[:at] + chance.choice(rests)
