@@ -35,7 +35,7 @@ TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
 
 
 def pytest_collection_finish() -> None:
-    """The collector need not look again at what is loaded by now, Torch and ten thousand tests, and seldom at the rest."""
+    """The collector need not look again at what is loaded by now, Torch and all tests, and seldom at the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
