@@ -97,5 +97,5 @@ def test_nothing_is_written_where_there_is_no_certificate(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_its_own_tests_pass(tmp_path: Path) -> None:
-    own_tests_pass("maker", tmp_path)
+def test_its_own_tests_pass() -> None:
+    own_tests_pass("maker")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from checker_support import needs_both, own_tests_pass
 from support import long
@@ -19,5 +17,5 @@ def test_where_cargo_is_the_program_is_built() -> None:
 
 
 @pytest.mark.parametrize("options", [ALL_BUT_THE_FUZZERS, *long(())])
-def test_its_own_tests_pass(options: tuple[str, ...], tmp_path: Path) -> None:
-    own_tests_pass("second", tmp_path, *options)
+def test_its_own_tests_pass(options: tuple[str, ...]) -> None:
+    own_tests_pass("second", *options)
