@@ -105,10 +105,8 @@ def undefined_uses(
         "-run-pass=none",
         "-verify-machineinstrs",
     ]
-    quietly = {
-        **os.environ,
-        "LLVM_DISABLE_SYMBOLIZATION": "1",
-    }  # Complaints abort llc; names for its stack take longest.
+    # Complaints abort llc, and the names for its stack take longest.
+    quietly = {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1"}
     done = subprocess.run(
         [*command, "-o", "-", "-"], env=quietly, input=text, capture_output=True, text=True, check=False
     )
