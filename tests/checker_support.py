@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
+from support import CACHE, DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
 
 from smt_verifier.certificate.second import second_program
 from smt_verifier.checker.check import check
@@ -152,6 +153,15 @@ def builds_the_second_checker() -> bool:
 
 def _numbers(version: re.Match[str]) -> tuple[int, int]:
     return int(version[1]), int(version[2])
+
+
+def own_tests_pass(program: str, *options: str) -> None:
+    """The tests beside a program in Rust pass; what cargo builds is kept beside what llc made."""
+    manifest = REPOSITORY / "smt_verifier" / program / "Cargo.toml"
+    command = ["cargo", "test", "--offline", "--locked", "--quiet", f"--manifest-path={manifest}", *options]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE.with_name("cargo")), "CARGO_PROFILE_DEV_DEBUG": "false"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 needs_both = pytest.mark.skipif(not builds_the_second_checker(), reason="no cargo to build the second checker")

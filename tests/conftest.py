@@ -6,6 +6,7 @@ Kernels: ``$VERILOCC_KERNELS``, else ``../shared/kernels``, else the ten of exam
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +20,11 @@ from support import DEMO_KERNELS, kernel_directory, llc_at_hand
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Read by NumPy and Torch as they load, in what tests start too: each core has a process of tests, and threads that
+wait for one another cost more than they give on matrices of this size.
+"""
+
 collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else ["model/*"]
 """The model's tests need its extra."""
 
@@ -29,9 +35,10 @@ TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now lives to the end, Torch and ten thousand tests: the collector need not look at it again."""
+    """The collector need not look again at what is loaded by now, Torch and all tests, and seldom at the rest."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 def pytest_unconfigure() -> None:

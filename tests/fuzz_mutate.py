@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 
 _TOKEN = re.compile(rb"[A-Za-z0-9_.]+|\s+|.", re.DOTALL)
 _SPICE = (
@@ -21,65 +20,39 @@ _SPICE = (
     b"SI_SPILL_V32_SAVE", b"successors:", b"liveins:", b"name:", b"body:", b"registers:", b"isSSA: true",
 )  # fmt: skip
 
-Edit = Callable[[bytes, bytes, random.Random], bytes]
-
 
 def mutate(data: bytes, other: bytes, chance: random.Random, edits: int) -> bytes:
     """``data`` after some edits; pieces may come from ``other``."""
     for _ in range(edits):
-        data = chance.choice(_EDITS)(data, other, chance)
+        edit = chance.choice((_line, _token, _token, _token, _bytes, _bytes, _bytes))
+        data = edit(data, other, chance)
     return data
 
 
-def _lines(data: bytes, other: bytes, chance: random.Random) -> bytes:
-    """One line removed, repeated, swapped with another, or taken from ``other``."""
+def _line(data: bytes, other: bytes, chance: random.Random) -> bytes:
+    return b"\n".join(_pieces(data.split(b"\n"), other.split(b"\n"), chance))
+
+
+def _token(data: bytes, other: bytes, chance: random.Random) -> bytes:
     lines = data.split(b"\n")
-    i, j = chance.randrange(len(lines)), chance.randrange(len(lines))
-    kind = chance.randrange(4)
-    if kind == 0:
-        del lines[i]
-    elif kind == 1:
-        lines.insert(j, lines[i])
-    elif kind == 2:
-        lines[i], lines[j] = lines[j], lines[i]
-    else:
-        lines.insert(i, chance.choice(other.split(b"\n")))
+    at = chance.randrange(len(lines))
+    taken = chance.choice(chance.choice((lines, other.split(b"\n"))))
+    lines[at] = b"".join(_pieces(_TOKEN.findall(lines[at]) or [b""], _TOKEN.findall(taken) or [b""], chance))
     return b"\n".join(lines)
 
 
-def _tokens(data: bytes, other: bytes, chance: random.Random) -> bytes:
-    """One token of one line removed, repeated or replaced by another of either text."""
-    lines = data.split(b"\n")
-    i = chance.randrange(len(lines))
-    tokens = _TOKEN.findall(lines[i])
-    if tokens:
-        k = chance.randrange(len(tokens))
-        taken = _TOKEN.findall(chance.choice(chance.choice((lines, other.split(b"\n")))))
-        choices = [b"", tokens[k] * 2, chance.choice(taken or [b""]), chance.choice(_SPICE)]
-        tokens[k] = chance.choice(choices)
-    lines[i] = b"".join(tokens)
-    return b"\n".join(lines)
+def _pieces(own: list[bytes], others: list[bytes], chance: random.Random) -> list[bytes]:
+    """One removed, repeated elsewhere, swapped with another, or replaced."""
+    i, j = chance.randrange(len(own)), chance.randrange(len(own))
+    swapped = [own[{i: j, j: i}.get(k, k)] for k in range(len(own))]
+    replaced = ([*own[:i], piece, *own[i + 1 :]] for piece in (chance.choice(others), chance.choice(_SPICE)))
+    return chance.choice((own[:i] + own[i + 1 :], [*own[:j], own[i], *own[j:]], swapped, *replaced))
 
 
-def _span(data: bytes, _other: bytes, chance: random.Random) -> bytes:
-    """A span of bytes removed or repeated, or the rest cut off."""
-    a, b = sorted(chance.randrange(len(data) + 1) for _ in range(2))
-    b = min(b, a + chance.choice((1, 10, 1000)))
-    return chance.choice((data[:a] + data[b:], data[:b] + data[a:], data[:a]))
-
-
-def _spice(data: bytes, _other: bytes, chance: random.Random) -> bytes:
-    """Something unpleasant put in somewhere."""
+def _bytes(data: bytes, _other: bytes, chance: random.Random) -> bytes:
+    """Some removed, repeated or put in, one bit turned over, or the rest cut off."""
     at = chance.randrange(len(data) + 1)
-    return data[:at] + chance.choice(_SPICE) + data[at:]
-
-
-def _byte(data: bytes, _other: bytes, chance: random.Random) -> bytes:
-    """One bit turned over."""
-    if not data:
-        return data
-    at = chance.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
-
-
-_EDITS: tuple[Edit, ...] = (_lines, _tokens, _tokens, _tokens, _span, _spice, _byte)
+    end = at + chance.choice((1, 10, 1000))
+    turned = bytes(byte ^ (1 << chance.randrange(8)) for byte in data[at : at + 1]) + data[at + 1 :]
+    rests = b"", turned, data[end:], data[at:end] + data[at:], chance.choice(_SPICE) + data[at:]
+    return data[:at] + chance.choice(rests)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import random
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from builders import problem_of_text
-from support import allocated_by_llvm, kernel_paths, pre_ra, run_llc
+from fuzz_mutate import mutate
+from support import TEST_DATA, allocated_by_llvm, kernel_paths, pre_ra, run_llc
 
 from smt_verifier.artefacts import RecordingSolver, write_artefacts
 from smt_verifier.audit import audit
@@ -42,41 +44,15 @@ SECONDS = 20
 """For one input, at most 64 KiB: the largest that are made take a tenth of a second."""
 _CPU = "gfx942"
 
-_KERNEL = """
-target triple = "amdgcn-amd-amdhsa"
-declare i32 @llvm.amdgcn.workitem.id.x()
-declare hidden i32 @other(i32, i64)
-define hidden i32 @helper(i32 %a, ptr addrspace(1) %p) {
-  %s = alloca [16 x i32], addrspace(5)
-  %i = and i32 %a, 15
-  %e = getelementptr [16 x i32], ptr addrspace(5) %s, i32 0, i32 %i
-  store volatile i32 %a, ptr addrspace(5) %e
-  %r = call i32 @other(i32 %a, i64 7)
-  %x = call i32 asm "v_add_u32 $0, $1, $2", "=&v,v,v,~{vcc}"(i32 %r, i32 %a)
-  ret i32 %x
-}
-define amdgpu_kernel void @"a kernel"(ptr addrspace(1) %p, i32 %n) {
-entry:
-  %t = call i32 @llvm.amdgcn.workitem.id.x()
-  br label %loop
-loop:
-  %i = phi i32 [ 0, %entry ], [ %j, %join ]
-  %c = icmp ult i32 %t, %i
-  br i1 %c, label %then, label %join
-then:
-  %q = getelementptr i32, ptr addrspace(1) %p, i32 %t
-  %v = load i32, ptr addrspace(1) %q
-  %w = mul i32 %v, %i
-  store i32 %w, ptr addrspace(1) %q
-  br label %join
-join:
-  %j = add i32 %i, 1
-  %d = icmp slt i32 %j, %n
-  br i1 %d, label %loop, label %end
-end:
-  ret void
-}
-"""
+_KERNEL = (TEST_DATA / "fuzz.ll").read_text()
+"""A function with calls, stack and inline assembly, and a loop."""
+MAX_BYTES = 1 << 16
+
+
+def damaged(seeds: tuple[bytes, ...], seed: int) -> bytes:
+    """Input number ``seed``."""
+    chance = random.Random(seed)
+    return mutate(chance.choice(seeds), chance.choice(seeds), chance, chance.choice((1, 1, 2, 4, 16)))[:MAX_BYTES]
 
 
 class Hang(Exception):

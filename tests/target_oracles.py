@@ -7,6 +7,7 @@ register, but not of reserved ones.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
@@ -104,7 +105,11 @@ def undefined_uses(
         "-run-pass=none",
         "-verify-machineinstrs",
     ]
-    done = subprocess.run([*command, "-o", "-", "-"], input=text, capture_output=True, text=True, check=False)
+    # Complaints abort llc, and the names for its stack take longest.
+    quietly = {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1"}
+    done = subprocess.run(
+        [*command, "-o", "-", "-"], env=quietly, input=text, capture_output=True, text=True, check=False
+    )
     complaints = set(re.findall(r"Bad machine code: (.*) \*\*\*", done.stderr))
     assert complaints == {"Using an undefined physical register"}, done.stderr[:2000]
     return set(

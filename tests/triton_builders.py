@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import triton
@@ -26,3 +27,18 @@ def build_sum(target: str = "gfx942", block: int = 256, **options: Any) -> Any:
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "size": "i32", "scale": "fp32", "BLOCK": "constexpr"}
     source = triton.compiler.ASTSource(scaled_sum, signature, {"BLOCK": block})
     return triton.compile(source, target=gpu(target), options=options)
+
+
+class Device:
+    """Triton's driver for a GPU that is not here, with the code objects that were loaded, in order."""
+
+    def __init__(self, target: str) -> None:
+        self.driver = importlib.import_module("triton_no_device").NoDevice(target)
+        self.loaded: list[bytes] = []
+        before = self.driver.utils.load_binary
+
+        def load(name: str, code: bytes, shared: int, device: int) -> Any:
+            self.loaded.append(code)
+            return before(name, code, shared, device)
+
+        self.driver.utils.load_binary = load

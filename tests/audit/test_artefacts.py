@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,22 @@ from smt_verifier.smt.worker import installed
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _solvers_stay() -> Iterator[None]:
+    """A solver's process answers in all tests here: to load it is most of what a folder costs."""
+
+    class Staying(Replayer):
+        def close(self) -> None:
+            """It stays."""
+
+    made: dict[object, Staying] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smt_verifier.recheck.Replayer", lambda *given: made.setdefault(given, Staying(*given)))
+        yield
+    for one in made.values():
+        Replayer.close(one)
 
 
 def recorded(pair: Pair, directory: Path) -> Outcome:

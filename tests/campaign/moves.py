@@ -44,7 +44,6 @@ _RESTORE = "$exec = S_OR_B64 $exec, $sgpr60_sgpr61, implicit-def $scc"
 _LESS = "$exec = S_ANDN2_B64 $exec, $sgpr62_sgpr63, implicit-def $scc"
 _ENTER = "$sgpr60_sgpr61 = ENTER_STRICT_WWM -1, implicit-def $exec, implicit-def $scc, implicit $exec"
 _INDEX_ON = "S_SET_GPR_IDX_ON $sgpr62, 1, implicit-def $m0, implicit-def $mode, implicit $m0, implicit $mode"
-_INDEX_OFF = "S_SET_GPR_IDX_OFF implicit-def $mode, implicit $mode"
 _EXIT = "$exec = EXIT_STRICT_WWM $sgpr60_sgpr61"
 CONTEXTS: tuple[Context, ...] = (
     Context("straight", {"A": "A"}, {"A": "A"}, ("bb.0:", "@L", "@A", "S_ENDPGM 0")),

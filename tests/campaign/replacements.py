@@ -108,10 +108,6 @@ def _printed(instruction: Instruction) -> str:
     return instruction.printed(after=True)
 
 
-def _literal(op: Op, text: str) -> Op:
-    return Op("imm", text, text) if op.role != "def" else replace(op, name="", before=text)
-
-
 def _of(shaped: Shaped, number: int, op: Op) -> Iterator[tuple[str, tuple[Op, ...], str]]:
     """Replacements of one operand: the column, what stands in its place, and why that changes nothing."""
     later = shaped.read_later

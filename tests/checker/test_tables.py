@@ -17,7 +17,7 @@ from smt_verifier.audit.core import rules, semantics
 from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.checker.tables import OperandRow, RegisterClass, Tables, tables
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.target import registers
+from verilocc_mlir.target import instructions, registers
 from verilocc_mlir.target.callingconv import REGMASKS, regmask
 from verilocc_mlir.target.classes import register_class
 from verilocc_mlir.target.instructions import InstructionDescription, instruction, opcodes
@@ -54,7 +54,7 @@ def generator() -> ModuleType:
     return module
 
 
-def described(name: str, processor: str = "gfx942") -> InstructionDescription:
+def described(name: str, processor: str = "gfx900") -> InstructionDescription:
     table = instruction(name, processor)
     assert table is not None
     return table
@@ -82,13 +82,24 @@ def test_what_no_table_says_is_not_known() -> None:
     assert not set(tables().opcodes) & set(left_out)
 
 
+@pytest.mark.long
 def test_the_file_is_what_the_generator_writes() -> None:
     register_tables()  # skips where there is no LLVM to read
     assert generator().text() == TEXT
     assert len(TEXT) < 4_000_000
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+MODES = {cpu: instructions._tables().modes[cpu] for cpu in TARGETS}
+"""What register classes depend on, and no more of a processor."""
+
+
+def test_processors_of_one_mode_in_llvm_are_of_one_mode() -> None:
+    pairs = {(mode, processor.mode) for cpu, mode in MODES.items() if (processor := tables().processor(cpu))}
+    assert {mode for mode, _ in pairs} == {*MODES.values()}
+    assert len(pairs) == len({own for _, own in pairs}) == len({*MODES.values()})
+
+
+@pytest.mark.parametrize("cpu", {mode: cpu for cpu, mode in reversed(MODES.items())}.values())
 def test_operands_of_every_opcode_are_llvms(cpu: str) -> None:
     """The numbers of operands, their classes on each processor, ties, early clobbers and implicit registers."""
     processor = tables().processor(cpu)

@@ -101,6 +101,8 @@ cold.main()
     assert command(code, "--version").stdout.splitlines()[-1] == "late"
 
 
+THRESHOLD = gc.get_threshold()
+"""Python's own, before ``conftest.py`` sets one for the tests."""
 USERS = """
 import dataclasses, gc, os, signal, sys
 
@@ -121,7 +123,7 @@ def test_a_users_program_finds_python_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
     source = tmp_path / "users.py"
-    source.write_text(USERS.format(threshold=gc.get_threshold(), before={"", *os.environ}))
+    source.write_text(USERS.format(threshold=THRESHOLD, before={"", *os.environ}))
     argv = ["torch", f"{source}:found", "--target=gfx942", "-o", tmp_path / "x.vmfb"]
     done = command("from verilocc_mlir.cli.main import main; main()", *argv)
     assert (done.returncode, done.stdout) == (2, "")

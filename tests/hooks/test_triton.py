@@ -557,32 +557,17 @@ def test_a_grouped_matmul_of_addresses_in_memory_is_proved(target: str) -> None:
     assert record.proved, record
 
 
-class Device:
-    """Triton's driver for a GPU that is not here: what is launched is counted by name of the code object."""
-
-    def __init__(self, target: str) -> None:
-        self.driver = importlib.import_module("triton_no_device").NoDevice(target)
-        self.loaded: list[bytes] = []
-        before = self.driver.utils.load_binary
-
-        def load(name: str, code: bytes, shared: int, device: int) -> Any:
-            self.loaded.append(code)
-            return before(name, code, shared, device)
-
-        self.driver.utils.load_binary = load
-
-
 @pytest.fixture
-def device() -> Iterator[Device]:
+def device() -> Iterator[Any]:
     before = triton.runtime.driver._active
-    there = Device("gfx942")
+    there = triton_builders.Device("gfx942")
     triton.runtime.driver.set_active(there.driver)
     yield there
     gc.collect()  # kernels unload what they loaded
     triton.runtime.driver._active = before
 
 
-def tuned_sum(device: Device) -> list[bytes]:
+def tuned_sum(device: Any) -> list[bytes]:
     """What was loaded, in order, by an autotuner over three blocks of which the second is the fastest, and a launch."""
     torch = pytest.importorskip("torch")
     timings = iter([3.0, 1.0, 2.0])
@@ -601,7 +586,7 @@ def tuned_sum(device: Device) -> list[bytes]:
 
 
 @pytest.mark.long
-def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device: Device) -> None:
+def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device: Any) -> None:
     alone = tuned_sum(device)[:3]
     hook.install(replace="always")
     loaded = tuned_sum(device)
@@ -614,7 +599,7 @@ def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device
 
 
 @pytest.mark.long
-def test_autotuning_ours_proves_every_configuration(device: Device) -> None:
+def test_autotuning_ours_proves_every_configuration(device: Any) -> None:
     alone = tuned_sum(device)[:3]
     hook.install(replace="always", autotune="ours")
     loaded = tuned_sum(device)

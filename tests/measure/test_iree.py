@@ -114,6 +114,7 @@ def test_a_benchmark_of_one_kernel_needs_no_inputs(modules: Modules) -> None:
     assert [(len(one.base), len(one.candidate)) for one in found.rounds] == [(2, 2)] * 6
 
 
+@pytest.mark.long
 def test_a_benchmark_is_named_like_a_function(modules: Modules) -> None:
     """A program of two kernels has two, in files of their own."""
     benchmarks = modules.directory / "two"

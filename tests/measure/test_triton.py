@@ -33,26 +33,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unse
 MILLISECONDS = {"triton": 1.0, "default": 0.9, "packed": 0.8, "max-ilp + packed": 1.2}
 
 
-class Device:
-    """Triton's driver for a GPU that is not here, with the code objects that were loaded, in order."""
-
-    def __init__(self, target: str) -> None:
-        self.driver = importlib.import_module("triton_no_device").NoDevice(target)
-        self.loaded: list[bytes] = []
-        before = self.driver.utils.load_binary
-
-        def load(name: str, code: bytes, shared: int, device: int) -> Any:
-            self.loaded.append(code)
-            return before(name, code, shared, device)
-
-        self.driver.utils.load_binary = load
-
-
 @pytest.fixture(name="device")
-def _device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+def _device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     before = triton.runtime.driver._active
-    there = Device("gfx942")
+    there = triton_builders.Device("gfx942")
     triton.runtime.driver.set_active(there.driver)
     hook.clear_reports()
     yield there
@@ -61,7 +46,7 @@ def _device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]
     triton.runtime.driver._active = before
 
 
-def tuned(device: Device, journal: Path | None = None, wanted: tuple[str, ...] = ("default", "packed")) -> Any:
+def tuned(device: Any, journal: Path | None = None, wanted: tuple[str, ...] = ("default", "packed")) -> Any:
     """An autotuner over two blocks and some plans, with the times of ``MILLISECONDS``, after its first launch."""
     order: list[float] = []
 
@@ -80,7 +65,7 @@ def tuned(device: Device, journal: Path | None = None, wanted: tuple[str, ...] =
     return tuner
 
 
-def test_the_fastest_plan_is_the_one_that_is_launched(device: Device, tmp_path: Path) -> None:
+def test_the_fastest_plan_is_the_one_that_is_launched(device: Any, tmp_path: Path) -> None:
     hook.install("gfx942", autotune="ours")
     journal = tmp_path / "measured.jsonl"
     tuner = tuned(device, journal)
@@ -103,7 +88,7 @@ def test_the_fastest_plan_is_the_one_that_is_launched(device: Device, tmp_path: 
 
 
 @pytest.mark.long
-def test_a_plan_that_comes_to_nothing_is_tritons_own_code(device: Device) -> None:
+def test_a_plan_that_comes_to_nothing_is_tritons_own_code(device: Any) -> None:
     """LLVM's scheduler has nothing to do in a kernel of two loads: this plan makes the same text, or none."""
     hook.install("gfx942", autotune="ours")
     tuned(device, wanted=("max-ilp + packed",))
@@ -113,7 +98,7 @@ def test_a_plan_that_comes_to_nothing_is_tritons_own_code(device: Device) -> Non
 
 
 def test_the_journal_decides_whose_kernel_is_taken(
-    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The codes of one kernel, said to be those that were measured."""
     hook.install("gfx942", autotune="ours", replace="always")
@@ -144,7 +129,7 @@ def test_the_journal_decides_whose_kernel_is_taken(
     assert kinds["slower"][1].startswith("ours is proved, but: measured at 1.100 [1.100, 1.100] of its time on unknown")
 
 
-def test_without_our_code_being_timed_it_is_an_error(device: Device) -> None:
+def test_without_our_code_being_timed_it_is_an_error(device: Any) -> None:
     hook.install("gfx942")
     with pytest.raises(InputError, match="plans are timed where the hook times our code") as refused:
         tuned(device)

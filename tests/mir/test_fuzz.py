@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fuzz_run import damaged
-from fuzz_targets import TARGETS, in_time
+from fuzz_targets import TARGETS, damaged, in_time
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import few

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from lora_support import BASE, write_adapter, write_model
 from model_support import answered
+from support import late
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -18,6 +18,7 @@ from verilocc_mlir.target.targets import TARGETS
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import CARD, read_card
 
+lora = late("lora_support")
 NAME = "lora"
 STRONG = 0.3
 """Deviation of an adapter's weights that makes its answers another model's."""
@@ -34,11 +35,11 @@ def scores(allocator: ModelAllocator, target: str) -> list[list[float]]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adapter trained on gfx942, as a directory of its own whose name peft would not take."""
-    return write_adapter(tmp_path_factory.mktemp("own") / "run.2", NAME, ("gfx942",), strength=STRONG)
+    return lora.write_adapter(tmp_path_factory.mktemp("own") / "run.2", NAME, ("gfx942",), strength=STRONG)
 
 
 def test_one_of_its_own_is_applied_for_its_family_alone(alone: Path) -> None:
-    found, base = ModelAllocator(alone), ModelAllocator(BASE)
+    found, base = ModelAllocator(alone), ModelAllocator(lora.BASE)
     for target in ("gfx942", "gfx950"):
         assert scores(found, target) != scores(base, target)
     for target in ("gfx1100", "gfx90a", "gfx1250"):
@@ -46,14 +47,14 @@ def test_one_of_its_own_is_applied_for_its_family_alone(alone: Path) -> None:
     assert scores(found, "gfx942") != scores(base, "gfx942")
     (facts,) = found.adapters
     assert (facts.name, facts.targets, facts.trained_on) == (NAME, ("gfx942", "gfx950", "gfx9-4-generic"), ("gfx942",))
-    base_name = read_card(BASE)["name"]
+    base_name = read_card(lora.BASE)["name"]
     assert model_behind(found, "gfx942") == f"{base_name}+{NAME}"
     assert model_behind(found, "gfx1100") == base_name
 
 
 def test_the_answer_says_which_adapter_was_applied_and_why_none_was(alone: Path) -> None:
     found = ModelAllocator(alone)
-    base_name = read_card(BASE)["name"]
+    base_name = read_card(lora.BASE)["name"]
     registers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, applied in (("gemm_mma_lds.gfx942", NAME), ("gemm_mma_lds.gfx1100", "")):
         problem, _ = answered(name, "sgpr")
@@ -63,18 +64,18 @@ def test_the_answer_says_which_adapter_was_applied_and_why_none_was(alone: Path)
         assert proposal.use.tokens > 0
         note = "" if applied else f"no adapter is applied for gfx1100: {NAME} is for gfx942, gfx950, gfx9-4-generic"
         assert proposal.use.note == note
-        registers[applied] = proposal.registers, ModelAllocator(BASE).allocate(problem).registers
+        registers[applied] = proposal.registers, ModelAllocator(lora.BASE).allocate(problem).registers
     assert registers[""][0] == registers[""][1]
 
 
 def test_the_card_decides_and_not_the_directory(tmp_path: Path) -> None:
-    found = ModelAllocator(write_model(tmp_path / "m", "rdna3", NAME, ("gfx942",), strength=STRONG))
+    found = ModelAllocator(lora.write_model(tmp_path / "m", "rdna3", NAME, ("gfx942",), strength=STRONG))
     assert found.adapters[0].targets == ("gfx942", "gfx950", "gfx9-4-generic")
-    assert scores(found, "gfx1100") == scores(ModelAllocator(BASE), "gfx1100")
+    assert scores(found, "gfx1100") == scores(ModelAllocator(lora.BASE), "gfx1100")
     # A card that names no GPU: the directory says the family, and without one the adapter is for all.
-    silent = ModelAllocator(write_model(tmp_path / "silent", "rdna3", NAME, ()))
+    silent = ModelAllocator(lora.write_model(tmp_path / "silent", "rdna3", NAME, ()))
     assert silent.adapters[0].targets == tuple(name for name in TARGETS if name.startswith("gfx11"))
-    everywhere = ModelAllocator(write_adapter(tmp_path / "all", NAME, ()))
+    everywhere = ModelAllocator(lora.write_adapter(tmp_path / "all", NAME, ()))
     assert everywhere.adapters[0].targets == tuple(TARGETS)
 
 

@@ -113,6 +113,7 @@ def test_weights_of_noise_do_not(tmp_path: Path) -> None:
     assert share(Critic.load(tmp_path / "noise")) < LEAST_JUDGED
 
 
+@pytest.mark.long
 def test_an_untrained_network_does_not(tmp_path: Path) -> None:
     """The architecture with weights as transformers draws them, without adapters."""
     pytest.importorskip("peft")

@@ -651,7 +651,7 @@ def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
 
 
 def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved_is_taken() -> None:
-    ir = attention().encode()
+    ir = pressed(16).encode()
     settings = Settings("gfx1100", effort=Effort.BALANCED)
     brief = compile_module(ir, "k.ll", replace(settings, seconds=0.001))
     assert brief.report.outcome is Outcome.PROVED

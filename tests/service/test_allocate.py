@@ -322,6 +322,7 @@ def test_one_function_of_a_text(client: Client, two: str) -> None:
     assert "'third'" in failed.message
 
 
+@pytest.mark.long
 def test_a_server_names_its_model(tmp_path: Path, problem: AllocationProblem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERILOCC_MODEL", raising=False)
     terms = "verilocc_mlir.service.jobs:WITH_MODEL"

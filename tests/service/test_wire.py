@@ -157,6 +157,7 @@ def test_capabilities_and_answers_name_the_adapters(model_server: Served, demo_k
     assert [a.model.model for f in answer.functions for a in f.attempts] == [BASE_NAME]
 
 
+@pytest.mark.long
 def test_a_refuted_answer_is_asked_for_again_with_what_refuted_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

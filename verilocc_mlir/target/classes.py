@@ -236,11 +236,11 @@ def _derived(name: str) -> RegisterClass | None:
     return None
 
 
+@lru_cache(maxsize=None)
 def _lookup(name: str) -> RegisterClass | None:
     return _plain(name) or _derived(name)
 
 
-@lru_cache(maxsize=None)
 def register_class(name: str) -> RegisterClass:
     """The class called ``name``.
 

@@ -196,7 +196,7 @@ def _has(bank: Bank, number: int) -> bool:
 
 def tuple_name(bank: Bank, first: int, width: int) -> str:
     """MIR name without ``$`` of ``width`` consecutive 32-bit registers of ``bank`` from number ``first``."""
-    return "_".join(f"{bank.value}{n}" for n in range(first, first + width))
+    return "_".join(map(f"{bank.value}{{}}".format, range(first, first + width)))
 
 
 _unit_names: dict[int, str] = {}
