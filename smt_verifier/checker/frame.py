@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 
 from smt_verifier.checker.certificate import VIRTUAL
+from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Kind
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Processor, Tables
+from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
@@ -154,7 +156,8 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
 
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:
-    """Spill code of a slot names registers of one vector file (7.3).
+    """Spill code of a slot names registers of one vector file, or EXEC is not written between two such instructions of
+    one block, or of blocks that LLVM may bring together, nor in one that it may be hoisted into (10.11).
 
     LLVM may keep the slot in registers of the other file (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves
     and reloads become COPYs that ask for no EXEC.
@@ -162,15 +165,50 @@ def check_slots(lanes: Lanes, processor: Processor) -> None:
     Raises:
         Refused: it names both.
     """
-    files: dict[int, str] = {}
-    for i in (i for number in range(len(lanes.parts) if processor.has_agprs else 0) for i in lanes.code(number)):
+    files: dict[int, set[str]] = {}
+    rows = [_accesses(lanes, number, files) for number in range(len(lanes.parts) if processor.has_agprs else 0)]
+    mixed = {slot for slot, letters in files.items() if len(letters) > 1}
+    if not mixed:
+        return
+    near = near_blocks(lanes)
+    left: list[dict[int, bool]] = [{} for _ in rows]
+    """Slots that were named in a block, or near it, and whether EXEC was written since one of the times."""
+    changed = True
+    while changed:
+        changed = False
+        for number, row in enumerate(rows):
+            named: dict[int, bool] = {}
+            blocks, stop = near[number]
+            for slot, old in (item for block in blocks for item in left[block].items()):
+                named[slot] = old or named.get(slot, False)
+            hoisted = any(len(set(lanes.successors(block))) > 1 and any(of < 0 for of, _ in rows[block]) for block in blocks)
+            for slot, at in row:
+                if slot < 0:
+                    named = dict.fromkeys(named, True)
+                elif hoisted and at < stop and slot in mixed:
+                    raise Refused("spill-slot", f"%stack.{slot} is of both vector files, and may be hoisted over EXEC")
+                elif named.setdefault(slot, False) and slot in mixed:
+                    raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
+            changed = changed or named != left[number]
+            left[number] = named
+
+
+def _accesses(lanes: Lanes, number: int, files: dict[int, set[str]]) -> list[tuple[int, int]]:
+    """Slots that spill code of a block names, in order, -1 for a write of EXEC, and at which instruction; ``files``:
+    letters of their registers' vector files, which are added to.
+    """
+    row: list[tuple[int, int]] = []
+    for at, i in enumerate(lanes.code(number)):
         opcode = lanes.tables.opcode(i.opcode)
+        if opcode is not None and writes_exec(i, opcode):
+            row.append((-1, at))
         if opcode is None or not opcode.value("spill"):
             continue
         letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")} & {"v", "a"}
         for slot in (o.number for o in i.operands if o.kind is Kind.FRAME_INDEX):
-            if letters - {files.setdefault(slot, min(letters, default=""))}:
-                raise Refused("spill-slot", f"%stack.{slot} is of both vector files", f"line {i.line}")
+            files.setdefault(slot, set()).update(letters)
+            row.append((slot, at))
+    return row
 
 
 def units_named(lanes: Lanes, names: str) -> frozenset[int]:

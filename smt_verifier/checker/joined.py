@@ -110,6 +110,13 @@ class _Left:
     sunk: frozenset[int] = frozenset()
 
 
+def near_blocks(after: Lanes) -> list[tuple[set[int], int]]:
+    """For each block those with whose instructions LLVM may bring its own together, up to which one."""
+    flow = _flow(after)
+    near = [flow.near(number) for number in range(len(after.parts))]
+    return [(set(of.blocks), of.stop) for of in near]
+
+
 def copied_blocks(after: Lanes) -> Copied:
     """Which instructions LLVM may bring together.
 
@@ -141,7 +148,7 @@ def copied_blocks(after: Lanes) -> Copied:
                 read[block] |= more
                 pending.append(block)
         above = flow.sinks_from(number)
-        now = _Walk(after, number, of, left, left[above].known if above >= 0 else _Known()).left()
+        now = _Walk(after, number, of, left, above).left()
         if now.sunk:
             reads = frozenset[int]().union(read[number], *(after.operand_keys(i).read for i in code))
             if not (more := now.sunk & reads) <= read[above]:
@@ -497,13 +504,18 @@ def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:
 class _Walk:
     """Through a block, with what is known behind the blocks that it may be brought together with: ``near``."""
 
-    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left], above: _Known) -> None:
+    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left], above: int) -> None:
         self._after = after
         self._near = _Known()
         self._sunk = _Known()
-        """COPYs that may be moved to its beginning: behind the last write of EXEC, and not read."""
-        for target in above.unread & declared_units(after, number):
-            rows = frozenset(row for row in above.copies.get(target, frozenset()) if not row[2])
+        """COPYs of block ``above`` that may be moved to its beginning: behind the last write of EXEC, and not read; no
+        other block declares their targets.
+        """
+        known = left[above].known if above >= 0 else _Known()
+        beside = set(after.successors(above) if above >= 0 else ()) - {number}
+        targets = known.unread & declared_units(after, number)
+        for target in targets.difference(*(declared_units(after, n) for n in beside)):
+            rows = frozenset(row for row in known.copies.get(target, frozenset()) if not row[2])
             if rows:
                 self._sunk.copies[target] = rows
                 self._sunk.moves[target] = frozenset((of, False) for of, _, _ in rows)

@@ -323,16 +323,49 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// Spill code of a slot names registers of one vector file: LLVM may keep the slot in registers of the other one, but makes
-/// COPYs, which ask for no EXEC, of saves and reloads of the same one (SIFrameLowering; spec 7.3).
+/// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block, or of blocks
+/// that LLVM may bring together, nor in one that it may be hoisted into: it may keep the slot in registers of the other file, but makes COPYs of saves and reloads of
+/// the same one (SIFrameLowering; spec 7.3).
 fn slots_have_one_file(context: &Context<'_>) -> Done {
-    let mut files: Map<u32, char> = Map::default();
-    let is_vector = |file: &char| "va".contains(*file);
-    for i in context.after.instructions().filter(|i| context.processor.has_agprs && i.spill().is_some()) {
-        let Some(file) = i.operands.iter().filter_map(|o| o.register).map(|r| r.file).find(is_vector) else { continue };
-        for slot in i.operands.iter().filter(|o| o.kind == Kind::FrameIndex) {
-            let first = *files.entry(slot.number).or_insert(file);
-            ensure!(first == file, "spill-slot", i, "a slot is of both vector files");
+    let slots = |i: &Instruction| -> Vec<u32> {
+        let spills = i.spill().is_some();
+        i.operands.iter().filter(|o| spills && o.kind == Kind::FrameIndex).map(|o| o.number).collect()
+    };
+    let mut files: Map<u32, BTreeSet<char>> = Map::default();
+    for i in context.after.instructions().filter(|_| context.processor.has_agprs) {
+        for slot in slots(i) {
+            let letters = i.operands.iter().filter_map(|o| o.register).map(|r| r.file);
+            files.entry(slot).or_default().extend(letters.filter(|file| "va".contains(*file)));
+        }
+    }
+    files.retain(|_, letters| letters.len() > 1);
+    if files.is_empty() {
+        return Ok(());
+    }
+    let near = joined::near_blocks(context.after);
+    // Slots that were named in a block, or near it, and whether EXEC was written since.
+    let mut left: Vec<Set<(u32, bool)>> = vec![Set::default(); near.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (number, block) in context.after.blocks.iter().enumerate() {
+            let (blocks, stop) = &near[number];
+            let mut named: Set<(u32, bool)> = blocks.iter().flat_map(|from| left[*from].iter().copied()).collect();
+            let parts = |from: &usize| context.after.blocks[*from].successors.iter().collect::<BTreeSet<_>>().len() > 1;
+            let writes = |from: &usize| context.after.blocks[*from].instructions.iter().any(behind::writes_exec);
+            let hoisted = blocks.iter().any(|from| parts(from) && writes(from));
+            for (at, i) in block.instructions.iter().enumerate() {
+                if behind::writes_exec(i) {
+                    named = named.into_iter().map(|(slot, _)| (slot, true)).collect();
+                }
+                for slot in slots(i).into_iter().filter(|slot| files.contains_key(slot)) {
+                    let across = named.contains(&(slot, true)) || hoisted && at < *stop;
+                    ensure!(!across, "spill-slot", i, "a slot is of both vector files where EXEC is written");
+                    named.insert((slot, false));
+                }
+            }
+            changed |= named != left[number];
+            left[number] = named;
         }
     }
     Ok(())

@@ -559,6 +559,13 @@ pub fn live(blocks: &[Block]) -> Vec<Set<u32>> {
     all
 }
 
+/// Of each block those with whose instructions LLVM may bring its own together, up to which one.
+pub fn near_blocks(after: &Function) -> Vec<(Vec<usize>, usize)> {
+    let flow = Flow::of(after);
+    let near = (0..after.blocks.len()).map(|number| flow.near(number));
+    near.map(|near| (near.blocks.into_iter().map(|(block, _)| block).collect(), near.stop)).collect()
+}
+
 /// No moves that LLVM may exchange, or find in what it brings together, over a write of EXEC.
 ///
 /// # Errors
@@ -599,7 +606,9 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
                 let here = |lane: &Lane| *start == 0 || left.last.get(lane).is_some_and(|at| at >= start);
                 near_by.add(&left.known, here);
             }
-            let sunk = sunk(context, above[number].map(|from| &all[from].known), block);
+            let beside = above[number].iter().flat_map(|from| &after.blocks[*from].successors);
+            let beside = beside.filter(|next| **next != number).map(|next| &after.blocks[*next]);
+            let sunk = sunk(context, above[number].map(|from| &all[from].known), block, beside);
             if let Some(above) = above[number] {
                 let code = block.instructions.iter().flat_map(|i| i.lanes(Operand::reads));
                 let reads = code.chain(all[number].read.iter().copied());
@@ -615,11 +624,14 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
     Ok(all)
 }
 
-/// Copies that may be moved to a block's beginning: nothing has read them, and EXEC was not written since.
-fn sunk(context: &Context<'_>, above: Option<&Known>, block: &Block) -> Known {
+/// Copies that may be moved to a block's beginning: nothing has read them, EXEC was not written since, and no block beside it
+/// declares their targets.
+fn sunk<'b>(
+    context: &Context<'_>, above: Option<&Known>, block: &Block, beside: impl Iterator<Item = &'b Block>,
+) -> Known {
     let Some(above) = above else { return Known::default() };
-    let live = live_ins(context, block);
-    let declared = |lane: &Lane| lane.of == Of::Unit && live.contains(&lane.a);
+    let (live, others) = (live_ins(context, block), beside.flat_map(|b| live_ins(context, b)).collect::<Set<u32>>());
+    let declared = |lane: &Lane| lane.of == Of::Unit && live.contains(&lane.a) && !others.contains(&lane.a);
     let rows = above.copies.iter().filter(|(to, _, old)| !old && above.unread.contains(to) && declared(to));
     let copies: Set<Move> = rows.copied().collect();
     let unread = copies.iter().map(|(to, ..)| *to).collect();
