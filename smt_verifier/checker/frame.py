@@ -122,6 +122,8 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
     unsaved = bounds.callee_saved - lanes.defined_units
     scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
     ahead = [{place for place, _ in block.successors} for block in blocks]
+    before = predecessors(ahead)
+    busy: dict[int, set[int]] = {}
     for number in range(len(blocks)):
         named = [i for i in lanes.code_of(number) if lanes.operand_keys(i).of_frame]
         for i in named:
@@ -132,10 +134,14 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
         if not asks:
             continue
         # MachineCopyPropagation and MachineLICM, which run before, make what is named there live longer.
-        around = {number, *(led_to(ahead, number) & led_to(predecessors(ahead), number))}
-        busy = {k for n in around for i in lanes.code_of(n) for o in i.operands if o.is_register for k in lanes.keys(o, i)}
-        if scalars <= busy.union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
-            raise Refused("not-followed", f"no SGPR is free where {asks[0].opcode} names an object", f"line {asks[0].line}")
+        if number not in busy:
+            around = {number, *(led_to(ahead, number) & led_to(before, number))}
+            code = [i for n in around for i in lanes.code_of(n)]
+            of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
+            busy.update(dict.fromkeys(around, of_code))
+        if scalars <= busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
+            opcode, line = asks[0].opcode, asks[0].line
+            raise Refused("not-followed", f"no SGPR is free where {opcode} names an object", f"line {line}")
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
@@ -181,7 +187,8 @@ def check_slots(lanes: Lanes, processor: Processor) -> None:
             blocks, stop = near[number]
             for slot, old in (item for block in blocks for item in left[block].items()):
                 named[slot] = old or named.get(slot, False)
-            hoisted = any(len(set(lanes.successors(block))) > 1 and any(of < 0 for of, _ in rows[block]) for block in blocks)
+            parting = [block for block in blocks if len(set(lanes.successors(block))) > 1]
+            hoisted = any(of < 0 for block in parting for of, _ in rows[block])
             for slot, at in row:
                 if slot < 0:
                     named = dict.fromkeys(named, True)
