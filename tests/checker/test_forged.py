@@ -1212,7 +1212,7 @@ WRONG: dict[str, tuple[Pair, str]] = {
     "a copy that stands already, ahead of its block": (AGAIN, "not-followed"),
     "a copy that is written over, behind its block": (REPLACED, "relation"),
     "what was written ahead of the block of a copy, and is written to its target": (BACKWARDS, "not-followed"),
-    "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "callee-saved"),
+    "restored by a copy that a copy of the next block does not read": (RESTORED_BEFORE, "relation"),
     "the condition of an AND that is deleted": (AND_DELETED, "not-followed"),
     "the condition of a mask that is compared at once": (COMPARED_AT_ONCE, "not-followed"),
     "the condition of a mask in parts that is compared at once": (COMPARED_IN_PARTS, "not-followed"),
@@ -1351,12 +1351,6 @@ RIGHT = {
     "another copy than the one ahead of its block": NOT_AGAIN,
     "what was written ahead of the block of a copy, and read behind it": replace(
         BACKWARDS, after=BACKWARDS.after.replace("COPY killed", "COPY"),
-    ),
-    "restored by a copy, and a block too large for a copy": replace(
-        RESTORED_BEFORE,
-        before=RESTORED_BEFORE.before + "\n    S_NOP 0",
-        after=RESTORED_BEFORE.after + "\n    S_NOP 0",
-        steps=RESTORED_BEFORE.steps.removesuffix("2=") + "3=",
     ),
     "the condition of an AND that stays": replace(
         AND_DELETED,
