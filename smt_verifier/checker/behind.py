@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
+from smt_verifier.checker.lanes import Lanes, declared_units, led_to, nested_loops, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode
@@ -23,6 +23,7 @@ def check_behind(after: Lanes, forms: Forms, allocatable: Collection[int]) -> No
     Raises:
         Refused: one may.
     """
+    _reserved_in_loops(after, forms, allocatable)
     for number in range(len(after.parts)):
         _conditions(after, forms, number)
         _taken_for(after, forms, number)
@@ -122,8 +123,8 @@ def _gives_immediate(i: Instruction) -> bool:
 
 
 def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: int) -> None:
-    """MachineLICM moves an instruction out of a loop to before the first terminator of the block before it, whatever
-    that terminator writes: EXEC, or another register that need not be declared live.
+    """MachineLICM moves an instruction out of a loop to before the first terminator of the block before it, of which
+    alone it asks what it names, whatever that writes: EXEC, or another register that need not be declared live.
     """
     if not after.parts[number]:
         return
@@ -131,7 +132,8 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
     last = [i for i in after.code_of(after.parts[number][-1]) if "terminator" in forms.opcode(i).traits]
     ahead, sets = {*after.successors(number)}, {k for i in last for k in after.operand_keys(i).defined}
     sets = {k for k in sets if k < VIRTUAL and k not in allocatable}
-    if len(ahead) != 1 or not sets:
+    others = {k for i in last[1:] for o in i.operands if o.is_register for k in after.keys(o, i)}
+    if len(ahead) != 1 or not (sets or others):
         return
     sets_exec = any(writes_exec(i, forms.opcode(i)) for i in last)
     code = [i for block in _loop(after, number, ahead.pop()) for i in after.code(block)]
@@ -140,8 +142,29 @@ def _hoisted(after: Lanes, forms: Forms, allocatable: Collection[int], number: i
         opcode, defined = forms.opcode(i), after.operand_keys(i).defined
         changed = any(o.is_use and not sets.isdisjoint(after.keys(o, i)) for o in i.operands)
         changed = changed or (sets_exec and "copy" in opcode.traits and any(map(after.is_vector, defined)))
+        changed = changed or not others.isdisjoint(defined)
         if changed and defined and "terminator" not in opcode.traits and _is_fixed(after, i, allocatable):
-            raise _refused(i, "LLVM may hoist it over a terminator that sets what it reads")
+            raise _refused(i, "LLVM may hoist it over a terminator that names what it does")
+
+
+def _reserved_in_loops(after: Lanes, forms: Forms, allocatable: Collection[int]) -> None:
+    """MachineLICM hoists the only definition of a register in a loop, if nobody declares that live; so it does where
+    nobody must (EXEC, M0) and the loop reads what it held before.
+    """
+    rows: list[tuple[int, Instruction, set[int]]] = []
+    for number in range(len(after.parts)):
+        for i in after.code(number):
+            if i.definitions == 1 and "terminator" not in forms.opcode(i).traits and _is_fixed(after, i, allocatable):
+                units = {k for k in after.keys(i.operands[0], i) if k < VIRTUAL and k not in allocatable}
+                rows += [(number, i, units)] if units and i.operands[0].register != "scc" else []
+    ahead = [set(after.successors(number)) for number in range(len(after.parts))] if rows else []
+    for loop, entered in nested_loops(ahead, after.predecessors) if rows else []:
+        live = set[int]().union(*(after.live[n] for n in (entered if len(entered) == 1 else loop)))
+        defined = [after.operand_keys(b).defined for n in loop for b in after.code(n)]
+        for _, i, units in (row for row in rows if row[0] in loop):
+            alone = sum(not units.isdisjoint(of) for of in defined) == 1
+            if alone and not units.isdisjoint(live) and all(_read(after, i).isdisjoint(of) for of in defined):
+                raise _refused(i, "LLVM may hoist it out of a loop that reads what its register held before")
 
 
 def _is_fixed(after: Lanes, i: Instruction, allocatable: Collection[int]) -> bool:

@@ -137,7 +137,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
     check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
-    check_free(lanes[1], bounds, is_entry=is_entry)
+    check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
     propagated = Propagated(lanes[1], target, bounds.allocatable)

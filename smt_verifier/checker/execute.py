@@ -391,7 +391,7 @@ class Execution(Effects):
         if both.before.joints:
             self.go_on(len(both.before.code(self.block)), len(both.after.code(self.block)))
         self._end_part()
-        self.state.end_block(both.copied.read[self.block], both.copied.lost[self.block])
+        self.state.end_block(both.copied.read[self.block])
         successors = both.before.successors(self.block)
         live = {p for s in successors for p in (*declared_units(both.after, s), *both.live_after[s])}
         held = {p for cls in self.state.classes if not cls.active for p in cls.part.holds if isinstance(p, int)}

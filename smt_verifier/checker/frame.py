@@ -9,7 +9,7 @@ import re
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
-from smt_verifier.checker.lanes import Lanes, declared_units
+from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Kind
 from smt_verifier.checker.moves import Moves
@@ -108,34 +108,40 @@ def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) ->
         raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
 
 
-def check_free(lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
-    """Where an instruction names a stack object of a called function, some SGPR is free: without one LLVM adds to the
-    frame register itself, and takes that back where SCC is live, or too early. Nor does it read and write SCC, which
-    LLVM's own addition writes in between (SIRegisterInfo::eliminateFrameIndex).
+def check_free(lanes: Lanes, bounds: Limits) -> None:
+    """Where an instruction names a stack object, some SGPR is free that is named nowhere near: without one LLVM adds to
+    the frame register itself, and takes that back where SCC is live, or too early. Nor does it read and write SCC,
+    which LLVM's own addition writes in between (SIRegisterInfo::eliminateFrameIndex).
 
     Raises:
         Refused: none is.
     """
-    if is_entry or any(k >= VIRTUAL for k in lanes.named):
+    if any(k >= VIRTUAL for k in lanes.named):
         return
+    blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
     scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
-    for number, block in enumerate(lanes.function.blocks):
-        code = lanes.code_of(number)
-        if not any(lanes.operand_keys(i).of_frame for i in code):
-            continue
-        live = {u for place, _ in block.successors for u in declared_units(lanes, place)}
-        for i in reversed(code):
-            opcode = lanes.tables.opcode(i.opcode)
-            named = {k for o in i.operands if o.is_register for k in lanes.keys(o, i)}
-            spills = opcode is not None and bool(opcode.value("spill"))
-            if lanes.operand_keys(i).of_frame and not spills and scalars <= live | named:
-                raise Refused("not-followed", f"no SGPR is free where {i.opcode} names an object", f"line {i.line}")
+    ahead = [{place for place, _ in block.successors} for block in blocks]
+    before = predecessors(ahead)
+    busy: dict[int, set[int]] = {}
+    for number in range(len(blocks)):
+        named = [i for i in lanes.code_of(number) if lanes.operand_keys(i).of_frame]
+        for i in named:
             scc = [o.is_def for o in i.operands if o.register == "scc"]
-            if lanes.operand_keys(i).of_frame and True in scc and False in scc:
+            if True in scc and False in scc:
                 raise Refused("not-followed", f"{i.opcode} names an object, reads and writes SCC", f"line {i.line}")
-            live -= lanes.operand_keys(i).defined
-            live.update(k for o in i.operands if o.reads for k in lanes.keys(o, i))
+        asks = [i for i in named if (opcode := lanes.tables.opcode(i.opcode)) is None or not opcode.value("spill")]
+        if not asks:
+            continue
+        # MachineCopyPropagation and MachineLICM, which run before, make what is named there live longer.
+        if number not in busy:
+            around = {number, *(led_to(ahead, number) & led_to(before, number))}
+            code = [i for n in around for i in lanes.code_of(n)]
+            of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
+            busy.update(dict.fromkeys(around, of_code))
+        if scalars <= busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
+            opcode, line = asks[0].opcode, asks[0].line
+            raise Refused("not-followed", f"no SGPR is free where {opcode} names an object", f"line {line}")
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
@@ -157,7 +163,7 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
 
 def check_slots(lanes: Lanes, processor: Processor) -> None:
     """Spill code of a slot names registers of one vector file, or EXEC is not written between two such instructions of
-    one block, or of blocks that LLVM may bring together (10.11).
+    one block, or of blocks that LLVM may bring together, nor in one that it may be hoisted into (10.11).
 
     LLVM may keep the slot in registers of the other file (SIFrameLowering, SpillVGPRToAGPR); of the same file, saves
     and reloads become COPYs that ask for no EXEC.
@@ -178,32 +184,37 @@ def check_slots(lanes: Lanes, processor: Processor) -> None:
         changed = False
         for number, row in enumerate(rows):
             named: dict[int, bool] = {}
-            for slot, old in (item for block in near[number] for item in left[block].items()):
+            blocks, stop = near[number]
+            for slot, old in (item for block in blocks for item in left[block].items()):
                 named[slot] = old or named.get(slot, False)
-            for slot in row:
+            parting = [block for block in blocks if len(set(lanes.successors(block))) > 1]
+            hoisted = any(of < 0 for block in parting for of, _ in rows[block])
+            for slot, at in row:
                 if slot < 0:
                     named = dict.fromkeys(named, True)
+                elif hoisted and at < stop and slot in mixed:
+                    raise Refused("spill-slot", f"%stack.{slot} is of both vector files, and may be hoisted over EXEC")
                 elif named.setdefault(slot, False) and slot in mixed:
                     raise Refused("spill-slot", f"%stack.{slot} is of both vector files where EXEC is written")
             changed = changed or named != left[number]
             left[number] = named
 
 
-def _accesses(lanes: Lanes, number: int, files: dict[int, set[str]]) -> list[int]:
-    """Slots that spill code of a block names, in order, -1 for a write of EXEC; ``files``: letters of their registers'
-    vector files, which are added to.
+def _accesses(lanes: Lanes, number: int, files: dict[int, set[str]]) -> list[tuple[int, int]]:
+    """Slots that spill code of a block names, in order, -1 for a write of EXEC, and at which instruction; ``files``:
+    letters of their registers' vector files, which are added to.
     """
-    row: list[int] = []
-    for i in lanes.code(number):
+    row: list[tuple[int, int]] = []
+    for at, i in enumerate(lanes.code(number)):
         opcode = lanes.tables.opcode(i.opcode)
         if opcode is not None and writes_exec(i, opcode):
-            row.append(-1)
+            row.append((-1, at))
         if opcode is None or not opcode.value("spill"):
             continue
         letters = {lanes.register(o.register).file for o in i.operands if o.register not in ("", "noreg")} & {"v", "a"}
         for slot in (o.number for o in i.operands if o.kind is Kind.FRAME_INDEX):
             files.setdefault(slot, set()).update(letters)
-            row.append(slot)
+            row.append((slot, at))
     return row
 
 

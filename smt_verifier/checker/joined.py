@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors, reachable
+from smt_verifier.checker.lanes import Lanes, declared_units, led_to, nested_loops, predecessors, reachable
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
@@ -33,17 +33,15 @@ class Copied:
 
     Attributes:
         read: vector registers that are read in it.
-        lost: vector registers that it writes without reading them, so that LLVM may delete a copy into them.
         unread: targets of copies that nothing behind them reads, up to the block's end (12.3).
     """
 
     read: list[frozenset[int]]
-    lost: list[frozenset[int]]
     unread: list[frozenset[int]]
 
     def and_of(self, other: Copied) -> Copied:
         """What either says."""
-        ways = zip((self.read, self.lost, self.unread), (other.read, other.lost, other.unread), strict=True)
+        ways = zip((self.read, self.unread), (other.read, other.unread), strict=True)
         return Copied(*([a | b for a, b in zip(one, two, strict=True)] for one, two in ways))
 
 
@@ -104,18 +102,19 @@ class _Left:
 
     Attributes:
         last: the number of the instruction that wrote a register last in it.
-        lost: of targets of copies that stand in other blocks, and that nothing reads, those that it writes.
+        sunk: targets of copies of the block before that may be moved to its beginning.
     """
 
     known: _Known = field(default_factory=_Known)
     last: dict[int, int] = field(default_factory=dict[int, int])
-    lost: frozenset[int] = frozenset()
+    sunk: frozenset[int] = frozenset()
 
 
-def near_blocks(after: Lanes) -> list[set[int]]:
-    """For each block those with whose instructions LLVM may bring its own together."""
+def near_blocks(after: Lanes) -> list[tuple[set[int], int]]:
+    """For each block those with whose instructions LLVM may bring its own together, up to which one."""
     flow = _flow(after)
-    return [set(flow.near(number).blocks) for number in range(len(after.parts))]
+    near = [flow.near(number) for number in range(len(after.parts))]
+    return [(set(of.blocks), of.stop) for of in near]
 
 
 def copied_blocks(after: Lanes) -> Copied:
@@ -149,15 +148,16 @@ def copied_blocks(after: Lanes) -> Copied:
                 read[block] |= more
                 pending.append(block)
         above = flow.sinks_from(number)
-        now = _Walk(after, number, of, left, left[above].known if above >= 0 else _Known()).left()
+        now = _Walk(after, number, of, left, above).left()
+        if now.sunk:
+            reads = frozenset[int]().union(read[number], *(after.operand_keys(i).read for i in code))
+            if not (more := now.sunk & reads) <= read[above]:
+                read[above] |= more
+                pending.append(above)
         if now != left[number]:
             left[number] = now
             pending += behind[number]
-    lost: list[frozenset[int]] = []
-    for number, places in enumerate(behind):
-        written = set[int]().union(*(left[n].lost for n in places if number in near[n].blocks))
-        lost.append(frozenset(left[number].known.unread & written))
-    return Copied(read, lost, [frozenset(of.known.unread) for of in left])
+    return Copied(read, [frozenset(of.known.unread) for of in left])
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,27 +329,11 @@ def _names_its_result(i: Instruction, frame: frozenset[str]) -> bool:
 
 
 def _smallest_loops(ahead: list[set[int]], before: list[set[int]]) -> list[set[int] | None]:
-    """The smallest loop that each block may be in: blocks that lead to each other, and in it those that do so but by
-    way of the only one that others lead to; the block alone, where others lead to several.
-    """
+    """The smallest loop that each block may be in; the block alone, where others lead to several."""
     rows: list[set[int] | None] = [None] * len(ahead)
-    pending = [set(range(len(ahead)))]
-    while pending:
-        left, count = pending.pop(), -1
-        while len(left) != count:  # What is in no loop, nor between two.
-            count = len(left)
-            left = {n for n in left if not left.isdisjoint(ahead[n]) and not left.isdisjoint(before[n])}
-        onwards = [ahead[n] & left if n in left else set[int]() for n in range(len(ahead))] if left else []
-        backwards = predecessors(onwards)
-        while left:
-            number = left.pop()
-            loop = led_to(onwards, number) & led_to(backwards, number)
-            left -= loop
-            entered = {n for n in loop if n == 0 or not before[n] <= loop}
-            for n in loop:
-                rows[n] = loop if len(entered) == 1 else {n}
-            if len(entered) == 1 and len(loop) > 1:
-                pending.append(loop - entered)
+    for loop, entered in nested_loops(ahead, before):
+        for n in loop:
+            rows[n] = loop if len(entered) == 1 else {n}
     return rows
 
 
@@ -520,22 +504,28 @@ def _is_gone(i: Instruction, after: Lanes, *, branches: bool) -> bool:
 class _Walk:
     """Through a block, with what is known behind the blocks that it may be brought together with: ``near``."""
 
-    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left], above: _Known) -> None:
+    def __init__(self, after: Lanes, number: int, of: _Near, left: list[_Left], above: int) -> None:
         self._after = after
         self._near = _Known()
         self._sunk = _Known()
-        """COPYs that may be moved to its beginning: behind the last write of EXEC, and not read."""
-        for target in above.unread & declared_units(after, number):
-            rows = frozenset(row for row in above.copies.get(target, frozenset()) if not row[2])
+        """COPYs of block ``above`` that may be moved to its beginning: behind the last write of EXEC, and not read; no
+        other block declares their targets.
+        """
+        known = left[above].known if above >= 0 else _Known()
+        beside = set(after.successors(above) if above >= 0 else ()) - {number}
+        targets = known.unread & declared_units(after, number)
+        for target in targets.difference(*(declared_units(after, n) for n in beside)):
+            rows = frozenset(row for row in known.copies.get(target, frozenset()) if not row[2])
             if rows:
                 self._sunk.copies[target] = rows
+                self._sunk.moves[target] = frozenset((of, False) for of, _, _ in rows)
                 self._sunk.unread.add(target)
+        self._targets = frozenset(self._sunk.copies)
         for block, start in of.blocks.items():
             self._near.add(left[block], start)
         self._own = _Known()
         self._writes: dict[int, int] = {}
         """How often a register was written so far."""
-        self._lost: set[int] = set()
         self._moved: dict[int, int] = {}
         """The number of the instruction that moved to a register last."""
         self._last: dict[int, int] = {}
@@ -557,7 +547,7 @@ class _Walk:
             for target, rows in of.copies.items():
                 rows = frozenset((k, 0, old) for k, times, old in rows if times == self._writes.get(k, 0))
                 known.copies[target] = known.copies.get(target, frozenset()) | rows
-        return _Left(known, self._last, frozenset(self._lost))
+        return _Left(known, self._last, self._targets)
 
     def _step(self, at: int, i: Instruction) -> None:
         after, near, sunk, own = self._after, self._near, self._sunk, self._own
@@ -574,7 +564,6 @@ class _Walk:
             self._check_exchange(i, target, source)
             if copies:
                 self._check_copy(i, target, source)
-        self._lost.update(k for k in written - read if k in near.unread and after.is_vector(k))
         hidden = _hidden(i, after) if opcode is not None and written else frozenset[int]()
         for known in (near, sunk, own):
             known.unread -= read | written
@@ -608,11 +597,11 @@ class _Walk:
         """SIShrinkInstructions, which looks for the move from X first, and for no move from a register over what reads
         it, as a call may, which stays to the end (``_step``).
         """
-        near, own, moved = self._near.moves, self._own.moves, self._moved
-        for of_t, of_x in ((near, near), (near, own), (own, own)):
+        near, sunk, own, moved = self._near.moves, self._sunk.moves, self._own.moves, self._moved
+        for of_t, of_x in ((near, near), (near, own), (sunk, sunk), (sunk, own), (own, own)):
             for origin, old in of_t.get(source, _NOTHING):
                 back = of_x.get(origin, _NOTHING)
-                first = of_t is near or moved[source] <= moved[origin] if back else False
+                first = of_t is not own or moved[source] <= moved[origin] if back else False
                 if first and ((target, True) in back or (target, not old) in back):
                     raise _refused(i, "registers that LLVM may exchange for other threads")
 

@@ -78,6 +78,7 @@ class Lanes:
         """Operands by ``id``, which are kept, with their keys."""
         # Worked out once; mypyc has cached_property do so at every use.
         self._predecessors: list[set[int]] | None = None
+        self._live: list[set[int]] | None = None
         self._joints: dict[tuple[int, int], list[int]] | None = None
         self._named: frozenset[int] | None = None
         self._defined: frozenset[int] | None = None
@@ -122,6 +123,23 @@ class Lanes:
         if self._predecessors is None:
             self._predecessors = predecessors([set(self.successors(number)) for number in range(len(self.parts))])
         return self._predecessors
+
+    @property
+    def live(self) -> list[set[int]]:
+        """For each joined block physical registers that are read on some path before they are written (10.13)."""
+        if self._live is None:
+            self._live = [set() for _ in self.parts]
+            pending = list(range(len(self.parts)))
+            while pending:
+                number = pending.pop()
+                live = set[int]().union(*(self._live[n] for n in self.successors(number)))
+                for i in reversed(self.code(number)):
+                    live -= self.operand_keys(i).defined
+                    live.update(k for o in i.operands if o.reads and o.vreg < 0 for k in self.keys(o, i))
+                if live != self._live[number]:
+                    self._live[number] = live
+                    pending += self.predecessors[number]
+        return self._live
 
     @property
     def joints(self) -> dict[tuple[int, int], list[int]]:
@@ -309,6 +327,31 @@ def led_to(ahead: list[set[int]], start: int) -> set[int]:
         entered |= places
         pending += places
     return entered
+
+
+def nested_loops(ahead: list[set[int]], before: list[set[int]]) -> list[tuple[set[int], set[int]]]:
+    """Blocks that lead to each other, and those of them that others lead to; behind each such loop those that are in it
+    without the only one to which others lead.
+    """
+    loops: list[tuple[set[int], set[int]]] = []
+    pending = [set(range(len(ahead)))]
+    while pending:
+        left, count = pending.pop(), -1
+        while len(left) != count:  # What is in no loop, nor between two.
+            count = len(left)
+            left = {n for n in left if not left.isdisjoint(ahead[n]) and not left.isdisjoint(before[n])}
+        onwards = [ahead[n] & left if n in left else set[int]() for n in range(len(ahead))] if left else []
+        backwards = predecessors(onwards)
+        while left:
+            number = left.pop()
+            loop = led_to(onwards, number) & led_to(backwards, number)
+            left -= loop
+            entered = {n for n in loop if n == 0 or not before[n] <= loop}
+            if loop:
+                loops.append((loop, entered))
+            if len(entered) == 1 and len(loop) > 1:
+                pending.append(loop - entered)
+    return loops
 
 
 def container(key: int) -> int:

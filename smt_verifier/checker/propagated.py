@@ -31,15 +31,21 @@ class Propagated:
         self.dead: set[int] = set()
         if any(o.vreg >= 0 for block in after.function.blocks for i in block.instructions for o in i.operands):
             return  # It runs once there are no virtual registers.
-        text = after
+        text, live = after, None
         for blocks in ([(number,) for number in range(len(after.parts))], [parts for parts in after.parts if parts]):
-            new = self._run(text, processor, allocatable, blocks)
+            new = self._run(text, processor, allocatable, blocks, live)
             if new is not text:
                 self.texts.append(new)
                 text = new
+            live = text.live  # BranchFolder works out anew what some blocks declare.
 
     def _run(
-        self, text: Lanes, processor: Processor, allocatable: Collection[int], blocks: Sequence[Sequence[int]]
+        self,
+        text: Lanes,
+        processor: Processor,
+        allocatable: Collection[int],
+        blocks: Sequence[Sequence[int]],
+        live: Sequence[Collection[int]] | None,
     ) -> Lanes:
         codes: dict[int, list[Instruction]] = {}
         for parts in blocks:
@@ -47,7 +53,11 @@ class Propagated:
             outer = [row for row in rows if not row.instruction.in_bundle]
             if not any(row.copies for row in outer):
                 continue
-            _Pass(text, processor, allocatable, outer, text.successors_of(parts[-1])).run()
+            ahead = [
+                {u for u in declared_halves(text, n) if live is None or u - u % text.grain in live[n]}
+                for n in text.successors_of(parts[-1])
+            ]
+            _Pass(text, processor, allocatable, outer, ahead).run()
             self.again.update(row.instruction.line for row in outer if row.again)
             self.dead.update(row.instruction.line for row in outer if row.dead)
             if any(row.gone or row.changed for row in outer):
@@ -87,7 +97,9 @@ class _Row:
         self.changed = True
 
     def is_tied(self, number: int) -> bool:
-        return self.operands[number].tied >= 0 or any(o.tied == number for o in self.operands)
+        ties = self.opcode.ties if self.opcode is not None else {}
+        own = self.operands[number].tied >= 0 or any(o.tied == number for o in self.operands)
+        return own or number in ties or number in ties.values()
 
 
 class _Mask:
@@ -120,10 +132,16 @@ class _Pass:
     """The pass in one block."""
 
     def __init__(
-        self, lanes: Lanes, processor: Processor, allocatable: Collection[int], rows: list[_Row], ahead: Collection[int]
+        self,
+        lanes: Lanes,
+        processor: Processor,
+        allocatable: Collection[int],
+        rows: list[_Row],
+        ahead: Sequence[Collection[int]],
     ) -> None:
         self._lanes, self._processor, self._allocatable, self._rows = lanes, processor, allocatable, rows
         self._ahead = ahead
+        """What each successor reads."""
         self._copies: dict[int, _Copy] = {}
         """The COPY that wrote a unit last; backwards, that writes it next."""
         self._available: set[int] = set()
@@ -178,12 +196,9 @@ class _Pass:
 
     def _suits_copy(self, of: Register, to: Register) -> bool:
         """Whether some class has both (isForwardableRegClassCopy)."""
-        if len(of.units) != len(to.units):
-            return False
         tables = self._lanes.tables
-        return any(
-            c is not None and c.contains(of) and c.contains(to) for c in map(tables.register_class, tables.classes)
-        )
+        classes = map(tables.register_class, tables.classes)
+        return any(c is not None and c.contains(of) and c.contains(to) for c in classes)
 
     def _implicit(self, row: _Row, number: int, register: Register) -> bool:
         """Whether an implicit use other than operand ``number`` overlaps a register (hasImplicitOverlap)."""
@@ -231,10 +246,9 @@ class _Pass:
                     self._clobber(register.units)
             if copy is not None:
                 self._track(copy)
-        for number in self._ahead:
-            for unit in declared_halves(self._lanes, number):
-                if unit in self._copies:
-                    unread.pop(self._copies[unit].at, None)
+        for unit in (unit for units in self._ahead for unit in units):
+            if unit in self._copies:
+                unread.pop(self._copies[unit].at, None)
         if not self._ahead or self._lanes.function.fields.get("tracksRegLiveness") == "true":
             for copy in unread.values():
                 copy.row.gone = copy.row.dead = True

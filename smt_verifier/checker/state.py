@@ -389,12 +389,11 @@ class State:
                 if place in cls.part.holds and (everyone or any(cls.was_active[epoch] for epoch in epochs)):
                     cls.part.write(place, NONE)
 
-    def end_block(self, read: frozenset[int], lost: frozenset[int]) -> None:
+    def end_block(self, read: frozenset[int]) -> None:
         """Copies are propagated no further: what the targets hold themselves is read from now on (10.6).
 
         Args:
             read: but for these, which may be read near, and hold no more than what may be read for them (10.11).
-            lost: targets of copies that may be deleted: they hold nothing but for the path.
         """
         for part in (self.scalars, *(cls.part for cls in self.classes)):
             for place in tuple(part.unwritten):
@@ -407,9 +406,6 @@ class State:
                 if target not in read:
                     cls.part.write(target, self.held_behind(target, cls))
                 cls.part.write(_behind(target), NONE)
-        for cls in self.classes if lost else ():
-            for target in lost if cls.kind != "P" else ():
-                cls.part.write(target, NONE)
         self.narrowed.clear()
 
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::context::Context;
 use crate::entry::live_ins;
+use crate::joined::live;
 use crate::lanes::{Lane, Of, Set, SCC, VCC};
 use crate::model::*;
 use crate::moves;
@@ -16,6 +17,7 @@ use crate::tables::{tables, Register};
 /// `not-followed`: one may.
 pub fn check(context: &Context<'_>, after: &Function) -> Done {
     copied_in_loops(context, &after.blocks)?;
+    reserved_in_loops(context, &after.blocks)?;
     for (number, block) in after.blocks.iter().enumerate() {
         conditions(context, &after.blocks, block)?;
         taken_for_masks(&after.blocks, number, block)?;
@@ -149,14 +151,16 @@ fn compared(code: &[Instruction], source: &Operand, i: &Instruction) -> Done {
 }
 
 /// What MachineLICM takes out of a loop, to before the first terminator of the block before it, must not depend on what that
-/// terminator writes: EXEC, or another register that need not be declared live.
+/// terminator writes: EXEC, or another register that need not be declared live; nor write what another one names.
 fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block) -> Done {
     let start = block.joints.last().map_or(0, |(start, _)| *start);
     let last = || block.instructions[start..].iter().filter(|i| i.has("terminator"));
     let free = |lane: &Lane| context.allocatable(*lane);
     let mut sets: Set<Lane> = last().flat_map(|i| i.lanes(Operand::is_def)).filter(|lane| !free(lane)).collect();
     let ahead: BTreeSet<usize> = block.successors.iter().copied().collect();
-    let Some(head) = ahead.first().copied().filter(|_| !sets.is_empty() && ahead.len() == 1) else { return Ok(()) };
+    let others: Set<Lane> = last().skip(1).flat_map(|i| i.lanes(Operand::is_register)).collect();
+    let asked = !sets.is_empty() || !others.is_empty();
+    let Some(head) = ahead.first().copied().filter(|_| asked && ahead.len() == 1) else { return Ok(()) };
     let sets_exec = last().any(writes_exec);
     let forwards: Vec<BTreeSet<usize>> =
         blocks.iter().map(|b| b.successors.iter().copied().filter(|next| *next != number).collect()).collect();
@@ -175,8 +179,48 @@ fn hoisted(context: &Context<'_>, blocks: &[Block], number: usize, block: &Block
         let defined = i.lanes(Operand::is_def);
         let reads = i.lanes(Operand::is_use).iter().any(|lane| sets.contains(lane));
         let changed = reads || sets_exec && i.has("copy") && defined.iter().any(|lane| lane.vector);
+        let changed = changed || defined.iter().any(|lane| others.contains(lane));
         let stays = defined.is_empty() || !changed || !reads_fixed(context, i);
         ensure!(stays, "not-followed", i, "LLVM may hoist over a terminator that sets what it reads what is done");
+    }
+    Ok(())
+}
+
+/// MachineLICM hoists the only definition of a register in a loop, if nobody declares that live; so it does where nobody must (EXEC,
+/// M0) and the loop reads what it held before.
+fn reserved_in_loops(context: &Context<'_>, blocks: &[Block]) -> Done {
+    let reserved = |lane: &Lane| lane.of == Of::Unit && !lane.is_scc() && !context.allocatable(*lane);
+    let sets = |i: &Instruction| -> Vec<Lane> {
+        let asked = i.definitions == 1 && !i.has("terminator") && reads_fixed(context, i);
+        i.operands.iter().take(1).filter(|_| asked).flat_map(|o| o.lanes.iter().copied().filter(reserved)).collect()
+    };
+    let rows = blocks.iter().enumerate().flat_map(|(n, b)| b.instructions.iter().map(move |i| (n, i)));
+    let rows = rows.map(|(n, i)| (n, i, sets(i))).filter(|(.., lanes)| !lanes.is_empty());
+    let rows: Vec<(usize, &Instruction, Vec<Lane>)> = rows.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let ahead: Vec<BTreeSet<usize>> = blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
+    let mut before = vec![BTreeSet::new(); blocks.len()];
+    ahead.iter().enumerate().for_each(|(from, places)| places.iter().for_each(|to| _ = before[*to].insert(from)));
+    let live = live(blocks);
+    for (own, entered) in nested_loops(&ahead, &before) {
+        let entered = if entered.len() == 1 { &entered } else { &own };
+        for (_, i, lanes) in rows.iter().filter(|(number, ..)| own.contains(number)) {
+            let is_live = lanes.iter().any(|lane| entered.iter().any(|block| live[*block].contains(&lane.a)));
+            let code = || own.iter().flat_map(|block| &blocks[*block].instructions);
+            let defines =
+                |b: &&Instruction, lanes: &[Lane]| b.lanes(Operand::is_def).iter().any(|lane| lanes.contains(lane));
+            let alone = code().filter(|b| defines(b, lanes)).count() == 1;
+            let read = i.lanes(Operand::reads);
+            let stays = !is_live || !alone || code().any(|b| defines(&b, &read));
+            ensure!(
+                stays,
+                "not-followed",
+                *i,
+                "LLVM may hoist out of a loop that reads what it held before what is set"
+            );
+        }
     }
     Ok(())
 }
@@ -211,12 +255,10 @@ fn copied_in_loops(context: &Context<'_>, blocks: &[Block]) -> Done {
     Ok(())
 }
 
-/// The smallest loop that each block may be in, by its number, and the loops: what leads to each other, and in it what still does
-/// without the only one to which others lead; each alone, where others lead to several (spec 10.11).
-pub fn smallest_loops(
-    ahead: &[BTreeSet<usize>], before: &[BTreeSet<usize>],
-) -> (Vec<Option<usize>>, Vec<BTreeSet<usize>>) {
-    let (mut of, mut all) = (vec![None; ahead.len()], Vec::new());
+/// Blocks that lead to each other, and those of them that others lead to; behind each such loop those that are in it without the
+/// only one to which others lead (spec 10.11).
+pub fn nested_loops(ahead: &[BTreeSet<usize>], before: &[BTreeSet<usize>]) -> Vec<(BTreeSet<usize>, BTreeSet<usize>)> {
+    let mut all = Vec::new();
     let mut pending: Vec<BTreeSet<usize>> = vec![(0..ahead.len()).collect()];
     while let Some(within) = pending.pop() {
         let inside = |(number, places): (usize, &BTreeSet<usize>)| match within.contains(&number) {
@@ -231,17 +273,29 @@ pub fn smallest_loops(
         for own in members.into_values() {
             let entered: BTreeSet<usize> =
                 own.iter().copied().filter(|block| *block == 0 || !before[*block].is_subset(&own)).collect();
-            let is_loop = entered.len() == 1;
-            for block in &own {
-                of[*block] = Some(all.len());
-                if !is_loop {
-                    all.push(BTreeSet::from([*block]));
-                }
-            }
-            if is_loop {
+            if entered.len() == 1 {
                 pending.push(own.difference(&entered).copied().collect());
-                all.push(own);
             }
+            all.push((own, entered));
+        }
+    }
+    all
+}
+
+/// The smallest loop that each block may be in, by its number, and the loops; each block alone, where others lead to several.
+pub fn smallest_loops(
+    ahead: &[BTreeSet<usize>], before: &[BTreeSet<usize>],
+) -> (Vec<Option<usize>>, Vec<BTreeSet<usize>>) {
+    let (mut of, mut all) = (vec![None; ahead.len()], Vec::new());
+    for (own, entered) in nested_loops(ahead, before) {
+        for block in &own {
+            of[*block] = Some(all.len());
+            if entered.len() > 1 {
+                all.push(BTreeSet::from([*block]));
+            }
+        }
+        if entered.len() <= 1 {
+            all.push(own);
         }
     }
     (of, all)

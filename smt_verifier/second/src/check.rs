@@ -324,7 +324,7 @@ fn restored_before_read(context: &Context<'_>) -> Done {
 }
 
 /// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block, or of blocks
-/// that LLVM may bring together: it may keep the slot in registers of the other file, but makes COPYs of saves and reloads of
+/// that LLVM may bring together, nor in one that it may be hoisted into: it may keep the slot in registers of the other file, but makes COPYs of saves and reloads of
 /// the same one (SIFrameLowering; spec 7.3).
 fn slots_have_one_file(context: &Context<'_>) -> Done {
     let slots = |i: &Instruction| -> Vec<u32> {
@@ -349,14 +349,17 @@ fn slots_have_one_file(context: &Context<'_>) -> Done {
     while changed {
         changed = false;
         for (number, block) in context.after.blocks.iter().enumerate() {
-            let mut named: Set<(u32, bool)> =
-                near[number].iter().flat_map(|from| left[*from].iter().copied()).collect();
-            for i in &block.instructions {
+            let (blocks, stop) = &near[number];
+            let mut named: Set<(u32, bool)> = blocks.iter().flat_map(|from| left[*from].iter().copied()).collect();
+            let parts = |from: &usize| context.after.blocks[*from].successors.iter().collect::<BTreeSet<_>>().len() > 1;
+            let writes = |from: &usize| context.after.blocks[*from].instructions.iter().any(behind::writes_exec);
+            let hoisted = blocks.iter().any(|from| parts(from) && writes(from));
+            for (at, i) in block.instructions.iter().enumerate() {
                 if behind::writes_exec(i) {
                     named = named.into_iter().map(|(slot, _)| (slot, true)).collect();
                 }
                 for slot in slots(i).into_iter().filter(|slot| files.contains_key(slot)) {
-                    let across = named.contains(&(slot, true));
+                    let across = named.contains(&(slot, true)) || hoisted && at < *stop;
                     ensure!(!across, "spill-slot", i, "a slot is of both vector files where EXEC is written");
                     named.insert((slot, false));
                 }
@@ -368,47 +371,49 @@ fn slots_have_one_file(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// Where a stack object is named in a called function, some SGPR is free: else LLVM changes the frame register itself
-/// (SIRegisterInfo::eliminateFrameIndex; spec 13.4).
+/// Where an instruction names a stack object, LLVM finds a free SGPR, which nothing near names: else it adds to the frame register,
+/// and takes that back where SCC is live, or too early (SIRegisterInfo::eliminateFrameIndex). Passes ahead of that make registers live
+/// longer, in their block and loop. Nor does the instruction read and write SCC, which LLVM writes in between (spec 13.4).
 fn scalar_is_free(context: &Context<'_>) -> Done {
     let (q, limits) = (context.after, context.limits);
-    if context.has_virtual || info(q, "isEntryFunction") == "true" {
+    if context.has_virtual {
         return Ok(());
     }
-    let defined: Set<u32> = q.instructions().flat_map(|i| i.lanes(Operand::is_def)).map(|lane| lane.a).collect();
+    let units = |i: &Instruction, chosen: fn(&Operand) -> bool| -> Vec<u32> {
+        i.lanes(chosen).into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
+    };
+    let defined: Set<u32> = q.instructions().flat_map(|i| units(i, Operand::is_def)).collect();
     let (first, end) = tables().file('s');
     let usable = |unit: &u32| {
         let odd = context.coarse && unit % 2 == 1;
-        !odd && limits.allocatable.contains(unit) && (!limits.saved.contains(unit) || defined.contains(unit))
+        !odd && limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit))
     };
-    let usable: Vec<Lane> = (first..end).filter(usable).map(Lane::unit).collect();
-    let of_frame = |i: &Instruction| i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
-    for block in q.blocks.iter().filter(|block| block.instructions.iter().any(of_frame)) {
-        let mut next: Vec<usize> = block.successors.clone();
-        let mut joints = block.joints.iter().rev().peekable();
-        let live = |next: &[usize]| -> Set<Lane> {
-            let units = next.iter().flat_map(|number| entry::live_ins(context, &q.blocks[*number]));
-            units.map(Lane::unit).collect()
-        };
-        let mut busy = live(&next);
-        for (at, i) in block.instructions.iter().enumerate().rev() {
-            while let Some((_, part)) = joints.next_if(|(start, _)| *start > at) {
-                next = vec![*part];
-                busy = live(&next);
+    let usable: Vec<u32> = (first..end).filter(usable).collect();
+    let of_frame = |i: &&Instruction| i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
+    let ahead: Vec<BTreeSet<usize>> = q.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
+    let loops = behind::loops(&ahead);
+    for (number, block) in q.blocks.iter().enumerate() {
+        let mut starts = vec![(0, number)];
+        starts.extend(block.joints.iter().copied());
+        for (n, (start, part)) in starts.iter().enumerate() {
+            let (end, next) = match starts.get(n + 1) {
+                Some((end, next)) => (*end, vec![*next]),
+                None => (block.instructions.len(), block.successors.clone()),
+            };
+            let own = &block.instructions[*start..end];
+            for i in own.iter().filter(of_frame) {
+                let scc = |chosen: fn(&Operand) -> bool| i.lanes(chosen).iter().any(|lane| lane.is_scc());
+                let both = scc(Operand::is_def) && scc(Operand::is_use);
+                ensure!(!both, "not-followed", i, "a stack object is named, and SCC read and written,");
             }
-            let named: Vec<Lane> = i.lanes(Operand::is_register);
-            let free = usable.iter().any(|lane| !busy.contains(lane) && !named.contains(lane));
-            ensure!(
-                free || !of_frame(i) || i.spill().is_some(),
-                "not-followed",
-                i,
-                "no SGPR is free at a stack object"
-            );
-            let scc = |chosen: fn(&Operand) -> bool| i.lanes(chosen).iter().any(|lane| lane.is_scc());
-            let both = of_frame(i) && scc(Operand::is_def) && scc(Operand::is_use);
-            ensure!(!both, "not-followed", i, "a stack object is named, and SCC read and written,");
-            i.lanes(Operand::is_def).iter().for_each(|lane| _ = busy.remove(lane));
-            busy.extend(i.lanes(Operand::reads));
+            let Some(i) = own.iter().filter(of_frame).find(|i| i.spill().is_none()) else { continue };
+            let beside = |other: &usize| loops[*other].is_some() && loops[*other] == loops[number];
+            let others = (0..q.blocks.len()).filter(beside).flat_map(|other| &q.blocks[other].instructions);
+            let named = own.iter().chain(others).flat_map(|i| units(i, Operand::is_register));
+            let declared = next.iter().chain([part]).flat_map(|part| entry::live_ins(context, &q.blocks[*part]));
+            let busy: Set<u32> = named.chain(declared).collect();
+            let free = usable.iter().any(|unit| !busy.contains(unit));
+            ensure!(free, "not-followed", i, "no SGPR is free at a stack object");
         }
     }
     Ok(())
@@ -550,7 +555,7 @@ impl<'a> Walk<'a> {
         self.go_on(Some(block.instructions.len()), Some(texts[self.block].instructions.len()));
         self.end_part();
         let left = &self.texts.left[self.block];
-        self.state.end_copies(&left.read, &left.lost);
+        self.state.end_copies(&left.read);
         let declared: Set<u32> =
             block.successors.iter().flat_map(|successor| entry::live_ins(self.context, &texts[*successor])).collect();
         let virtual_too =

@@ -69,10 +69,6 @@ pub struct Left {
     known: Known,
     /// Vector registers that are read in what LLVM may move to its end.
     pub read: Set<Lane>,
-    /// Targets of copies in it that LLVM may delete, because what is near it writes them without reading them.
-    pub lost: Set<Lane>,
-    /// Of targets of copies that stand in other blocks, and that nothing reads, those that are written here.
-    written: Set<Lane>,
     /// The number of the instruction that wrote a register last in this block.
     last: Map<Lane, usize>,
 }
@@ -86,7 +82,6 @@ impl Left {
     /// What either says.
     pub fn join(&mut self, other: Left) {
         self.read.extend(other.read);
-        self.lost.extend(other.lost);
         self.known.unread.extend(other.known.unread);
     }
 }
@@ -542,11 +537,33 @@ fn is_vector(lane: &Lane) -> bool {
     lane.vector && lane.of == Of::Unit
 }
 
-/// Of each block those with whose instructions LLVM may bring its own together.
-pub fn near_blocks(after: &Function) -> Vec<Vec<usize>> {
+/// Of each block the registers that are read on some path before they are written.
+pub fn live(blocks: &[Block]) -> Vec<Set<u32>> {
+    let mut all: Vec<Set<u32>> = vec![Set::default(); blocks.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (number, block) in blocks.iter().enumerate().rev() {
+            let mut live: Set<u32> = block.successors.iter().flat_map(|next| all[*next].iter().copied()).collect();
+            for i in block.instructions.iter().rev() {
+                i.lanes(Operand::is_def)
+                    .iter()
+                    .filter(|lane| lane.of == Of::Unit)
+                    .for_each(|lane| _ = live.remove(&lane.a));
+                live.extend(i.lanes(Operand::reads).iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a));
+            }
+            changed |= live.len() > all[number].len();
+            all[number] = live;
+        }
+    }
+    all
+}
+
+/// Of each block those with whose instructions LLVM may bring its own together, up to which one.
+pub fn near_blocks(after: &Function) -> Vec<(Vec<usize>, usize)> {
     let flow = Flow::of(after);
-    let blocks = |number: usize| flow.near(number).blocks.into_iter().map(|(block, _)| block).collect();
-    (0..after.blocks.len()).map(blocks).collect()
+    let near = (0..after.blocks.len()).map(|number| flow.near(number));
+    near.map(|near| (near.blocks.into_iter().map(|(block, _)| block).collect(), near.stop)).collect()
 }
 
 /// No moves that LLVM may exchange, or find in what it brings together, over a write of EXEC.
@@ -588,15 +605,18 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
                 let left = &all[*from];
                 let here = |lane: &Lane| *start == 0 || left.last.get(lane).is_some_and(|at| at >= start);
                 near_by.add(&left.known, here);
-                let lost: Set<Lane> = all[number].written.intersection(&left.known.unread).copied().collect();
-                changed |= !lost.is_subset(&left.lost);
-                all[*from].lost.extend(lost);
             }
-            let left = Left {
-                read: all[number].read.clone(),
-                lost: all[number].lost.clone(),
-                ..behind(block, near_by, sunk(context, above[number].map(|from| &all[from].known), block), *stop)?
-            };
+            let beside = above[number].iter().flat_map(|from| &after.blocks[*from].successors);
+            let beside = beside.filter(|next| **next != number).map(|next| &after.blocks[*next]);
+            let sunk = sunk(context, above[number].map(|from| &all[from].known), block, beside);
+            if let Some(above) = above[number] {
+                let code = block.instructions.iter().flat_map(|i| i.lanes(Operand::reads));
+                let reads = code.chain(all[number].read.iter().copied());
+                let read: Set<Lane> = reads.filter(|at| sunk.unread.contains(at)).collect();
+                changed |= !read.is_subset(&all[above].read);
+                all[above].read.extend(read);
+            }
+            let left = Left { read: all[number].read.clone(), ..behind(block, near_by, sunk, *stop)? };
             changed |= left != all[number];
             all[number] = left;
         }
@@ -604,19 +624,23 @@ pub fn check(context: &Context<'_>, after: &Function) -> Done<Vec<Left>> {
     Ok(all)
 }
 
-/// Copies that may be moved to a block's beginning: nothing has read them, and EXEC was not written since.
-fn sunk(context: &Context<'_>, above: Option<&Known>, block: &Block) -> Known {
+/// Copies that may be moved to a block's beginning: nothing has read them, EXEC was not written since, and no block beside it
+/// declares their targets.
+fn sunk<'b>(
+    context: &Context<'_>, above: Option<&Known>, block: &Block, beside: impl Iterator<Item = &'b Block>,
+) -> Known {
     let Some(above) = above else { return Known::default() };
-    let live = live_ins(context, block);
-    let declared = |lane: &Lane| lane.of == Of::Unit && live.contains(&lane.a);
+    let (live, others) = (live_ins(context, block), beside.flat_map(|b| live_ins(context, b)).collect::<Set<u32>>());
+    let declared = |lane: &Lane| lane.of == Of::Unit && live.contains(&lane.a) && !others.contains(&lane.a);
     let rows = above.copies.iter().filter(|(to, _, old)| !old && above.unread.contains(to) && declared(to));
     let copies: Set<Move> = rows.copied().collect();
-    Known { unread: copies.iter().map(|(to, ..)| *to).collect(), copies, ..Known::default() }
+    let unread = copies.iter().map(|(to, ..)| *to).collect();
+    Known { unread, moves: copies.clone(), copies, ..Known::default() }
 }
 
 /// Through a block, the first instructions of which may be brought together with what is known `near`.
 fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<Left> {
-    let (mut own, mut last, mut lost) = (Known::default(), Map::default(), Set::default());
+    let (mut own, mut last) = (Known::default(), Map::default());
     // The number of the instruction that moved to a register last.
     let mut moved: Map<Lane, usize> = Map::default();
     for (number, i) in block.instructions.iter().enumerate() {
@@ -645,9 +669,12 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
                 rows.iter().filter(|(at, ..)| *at == from).map(|(_, origin, old)| (*origin, *old)).collect()
             };
             let behind = |origin: &Lane| moved.get(&from) <= moved.get(origin);
-            let exchanged =
-                by(&near.moves).iter().any(|(x, old)| made(&near.moves, *x, *old) || made(&own.moves, *x, *old))
-                    || by(&own.moves).iter().any(|(x, old)| behind(x) && made(&own.moves, *x, *old));
+            let ahead = |moves: &Set<Move>| {
+                by(moves).iter().any(|(x, old)| made(moves, *x, *old) || made(&own.moves, *x, *old))
+            };
+            let exchanged = ahead(&near.moves)
+                || ahead(&sunk.moves)
+                || by(&own.moves).iter().any(|(x, old)| behind(x) && made(&own.moves, *x, *old));
             ensure!(!exchanged, "not-followed", i, "LLVM may exchange registers for other threads");
         }
         if let ([to, from, ..], true) = (&i.operands[..], copies) {
@@ -664,8 +691,6 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
             let found = may && rows().any(|(_, from)| near.fresh.contains(&(from, true)));
             ensure!(!found, "not-followed", i, "its source was written for others ahead of its block");
         }
-        let is_lost = |at: &&Lane| at.vector && near.unread.contains(at) && !read.contains(at);
-        lost.extend(written.iter().filter(is_lost).copied());
         [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written, &hidden));
         last.extend(written.iter().map(|lane| (*lane, number)));
         own.fresh.extend(written.iter().copied().filter(is_vector).map(|lane| (lane, false)));
@@ -689,5 +714,5 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
     }
     own.add(&near, |_| true);
     own.add(&sunk, |_| true);
-    Ok(Left { known: own, written: lost, last, ..Left::default() })
+    Ok(Left { known: own, last, ..Left::default() })
 }

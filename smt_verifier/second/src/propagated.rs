@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::context::used;
+use crate::joined::live;
 use crate::lanes::{Lane, Map, Set};
 use crate::limits::Limits;
 use crate::model::*;
@@ -26,7 +27,9 @@ impl Propagated {
         }
         for joined in [false, true] {
             let text = all.texts.last().unwrap_or(after);
-            let target = Target { text, processor, limits, coarse, defined: defined_units(text, processor) };
+            // BranchFolder works out anew what some blocks declare.
+            let live = joined.then(|| live(&text.blocks));
+            let target = Target { text, processor, limits, coarse, live, defined: defined_units(text, processor) };
             let mut blocks = Vec::new();
             let mut changed = false;
             for block in &text.blocks {
@@ -85,7 +88,9 @@ struct Row {
 
 impl Row {
     fn is_tied(&self, number: usize) -> bool {
-        self.i.operands[number].tied.is_some() || self.i.operands.iter().any(|o| o.tied == Some(number))
+        let tied = |o: &Operand| [o.tied, o.table.and_then(|row| row.tied_to)];
+        let to = |o: &Operand| tied(o).contains(&Some(number));
+        tied(&self.i.operands[number]) != [None, None] || self.i.operands.iter().any(to)
     }
 }
 
@@ -94,6 +99,8 @@ struct Target<'a> {
     processor: &'a Processor,
     limits: &'a Limits,
     coarse: bool,
+    /// What is read on some path before it is written, if that counts.
+    live: Option<Vec<Set<u32>>>,
     defined: Set<u32>,
 }
 
@@ -366,9 +373,14 @@ impl Target<'_> {
             }
         }
         for block in next {
+            let is_live = |unit: u32| {
+                self.live
+                    .as_ref()
+                    .is_none_or(|live| live[*block].contains(&(unit - unit % if self.coarse { 2 } else { 1 })))
+            };
             for (register, mask) in &self.text.blocks[*block].liveins {
                 for (k, unit) in register.units.iter().enumerate() {
-                    if mask.is_none_or(|mask| mask >> k & 1 == 1) {
+                    if is_live(*unit) && mask.is_none_or(|mask| mask >> k & 1 == 1) {
                         known.read_unit(*unit);
                     }
                 }
@@ -417,7 +429,7 @@ impl Target<'_> {
         let fixed = self.is_reserved(copy.of) && !self.is_constant(copy.of);
         let ends = self.ends(i);
         let suits = match ends {
-            Some((to, _)) => to.units.len() == copy.of.units.len() && in_one_class(to, copy.of),
+            Some((to, _)) => in_one_class(to, copy.of),
             None => self.suits(i, n, copy.of),
         };
         let part = ends.is_some_and(|(to, _)| overlap(to, copy.of) && to.name != copy.of.name);

@@ -470,8 +470,8 @@ impl State {
     }
 
     /// At the end of a block: copies are propagated within it only. What is `read` in a copy of the next block holds, in
-    /// a class that missed it, no more than what may be read for it; what is `lost`, nothing (spec 10.11).
-    pub fn end_copies(&mut self, read: &Set<Lane>, lost: &Set<Lane>) {
+    /// a class that missed it, no more than what may be read for it (spec 10.11).
+    pub fn end_copies(&mut self, read: &Set<Lane>) {
         for class in &mut self.classes {
             for place in class.part.unwritten() {
                 class.part.write(place, &[]);
@@ -485,9 +485,6 @@ impl State {
         if !self.copies.is_empty() {
             self.classes.iter_mut().for_each(|class| class.part.unpropagate());
             self.classes.iter_mut().for_each(|class| class.waited.clear());
-        }
-        for class in self.classes.iter_mut().filter(|class| matches!(class.kind, 'T' | 'O')) {
-            lost.iter().for_each(|place| class.part.write(*place, &[]));
         }
     }
 
