@@ -40,7 +40,10 @@ _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".html": "html"
 _GROUPS: dict[str, Any] = {
     "verilocc audit": [
         {"name": "Target", "options": ["--mcpu", "--mattr"]},
-        {"name": "LLVM's own allocation", "options": ["--llvm", "--regalloc", "--phases", "--save-temps", "-O", "--llc"]},
+        {
+            "name": "LLVM's own allocation",
+            "options": ["--llvm", "--regalloc", "--phases", "--save-temps", "-O", "--llc"],
+        },
         {"name": "What a compiler ships", "options": ["--native"]},
         {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir", "--certificate"]},
         {"name": "Proof", "options": ["--third"]},
