@@ -15,7 +15,6 @@ from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES, MachineFunction, Mir
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
-from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
@@ -189,25 +188,11 @@ def llvm_phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Itera
     yield "all", pre, final
 
 
-def plain_phases(compiler: StagedCompiler, ir: str, pre: str, final: str) -> Iterator[tuple[Phase, str, str]]:
-    """Each phase of a plain compile, with both its texts, made when they are asked for.
-
-    Args:
-        pre: the text before the first phase.
-        final: the text after the last one (``direct_after``).
-    """
-    yield "sgpr", pre, compiler.direct_after(ir, LlvmPhase.SGPR)
-    vector = compiler.direct_before(ir, LlvmPhase.VGPR)
-    if has_wwm_registers(vector):
-        yield "wwm", compiler.direct_before(ir, LlvmPhase.WWM), compiler.direct_after(ir, LlvmPhase.WWM)
-    yield "vgpr", vector, final
-
-
 def _of_plain_compile(staged: StagedKernel) -> Iterator[tuple[str, str, str]]:
     """All phases at once, then each."""
     final = staged.compiler.direct_after(staged.ir, LlvmPhase.VGPR)
     yield "all", staged.pre, final
-    yield from plain_phases(staged.compiler, staged.ir, staged.pre, final)
+    yield from staged.compiler.direct_phases(staged.ir, staged.pre, final)
 
 
 def _phase_by_phase(staged: StagedKernel, regalloc: RegAlloc, notes: list[str]) -> Iterator[tuple[str, str, str]]:

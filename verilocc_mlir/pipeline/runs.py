@@ -17,7 +17,6 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.audit import plain_phases
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, PhaseRunner, Shared, in_shared_slots, with_functions
@@ -142,7 +141,7 @@ class Runs:
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
         if self._plain is None:
-            self._plain = [*plain_phases(self.compiler, self.ir, self.pre, self.plain_text())]
+            self._plain = [*self.compiler.direct_phases(self.ir, self.pre, self.plain_text())]
         return self._plain
 
     def draft(self, variant: Variant) -> str | None:

@@ -17,10 +17,11 @@ between them does not say. Three of these losses are mended here, and what LLVM 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import Literal
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
@@ -229,6 +230,21 @@ class StagedCompiler:
     def direct_before(self, ir: str | bytes, phase: LlvmPhase) -> str:
         """A plain compile of the IR up to the start of a phase."""
         return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
+
+    def direct_phases(
+        self, ir: str | bytes, pre: str, final: str
+    ) -> Iterator[tuple[Literal["sgpr", "wwm", "vgpr"], str, str]]:
+        """Each phase of a plain compile, with the texts before and after it, made when they are asked for.
+
+        Args:
+            pre: the text before the first phase.
+            final: the text after the last one (``direct_after``).
+        """
+        yield "sgpr", pre, self.direct_after(ir, LlvmPhase.SGPR)
+        vector = self.direct_before(ir, LlvmPhase.VGPR)
+        if has_wwm_registers(vector):
+            yield "wwm", self.direct_before(ir, LlvmPhase.WWM), self.direct_after(ir, LlvmPhase.WWM)
+        yield "vgpr", vector, final
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
         printed = self._run(LlvmJob(stage, _bytes(ir), False, self._ir_options, stop=stop))
