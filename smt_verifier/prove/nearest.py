@@ -19,10 +19,10 @@ from itertools import combinations, islice
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.case import Case, ProofResult, build_case, without
 from smt_verifier.prove.constraints import places
-from smt_verifier.prove.occupancy import lane_runs, unit_mask
+from smt_verifier.prove.occupancy import lane_runs, meets, unit_mask
 from smt_verifier.prove.prover import prove
 from smt_verifier.smt import Obligation, Solver, default_solver
-from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal, Segment
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal
 
 MOST_FREE = 32
 """Live ranges that are free together, at most."""
@@ -81,6 +81,10 @@ def nearest(
 
     Args:
         solver: another back end than Z3.
+
+    Returns:
+        Its ``moves`` are empty, with a reason, where none is near, more than ``MOST_FREE`` ranges are in conflict, or
+        the solver's limit is reached.
     """
     if result.truncated:
         return Nearest((), reason="more is wrong than the violations that are listed")
@@ -273,19 +277,7 @@ def _meeting_lanes(a: LiveRange, b: LiveRange) -> dict[tuple[_Lanes, _Lanes], No
         (run, other): None
         for group in a.groups
         for other_group in b.groups
-        if _meet(group.segments, other_group.segments)
+        if any(meets(group.segments, segment) for segment in other_group.segments)
         for run in lane_runs(group.lanes)
         for other in lane_runs(other_group.lanes)
     }
-
-
-def _meet(segments: tuple[Segment, ...], others: tuple[Segment, ...]) -> bool:
-    k = m = 0
-    while k < len(segments) and m < len(others):
-        if segments[k][0] < others[m][1] and others[m][0] < segments[k][1]:
-            return True
-        if segments[k][1] <= others[m][1]:
-            k += 1
-        else:
-            m += 1
-    return False

@@ -308,7 +308,7 @@ class Occupancy:
         for group in self._problem.ranges[range_id].groups:
             for lane in lane_list(group.lanes):
                 busy = self._busy_segments(unit + lane, range_id)
-                if busy and any(_meets(busy, segment) for segment in group.segments):
+                if busy and any(meets(busy, segment) for segment in group.segments):
                     return False
         return True
 
@@ -329,8 +329,8 @@ class Occupancy:
         if key not in self._holders_cache:
             segments = self._problem.ranges[range_id].groups[number].segments
             file = (self.rectangles[index] for index in self._files.get(unit, ()))
-            owners = frozenset(r.owner for r in file if _meets(segments, (r.start, r.end)))
-            fixed = any(_meets(segments, held) for held in self._fixed.get(unit, ()))
+            owners = frozenset(r.owner for r in file if meets(segments, (r.start, r.end)))
+            fixed = any(meets(segments, held) for held in self._fixed.get(unit, ()))
             self._holders_cache[key] = owners, fixed
         return self._holders_cache[key]
 
@@ -355,7 +355,7 @@ def _fixed_segments(problem: AllocationProblem) -> dict[int, tuple[Segment, ...]
     return {unit: merged(segments) for unit, segments in result.items()}
 
 
-def _meets(segments: tuple[Segment, ...], segment: Segment) -> bool:
+def meets(segments: tuple[Segment, ...], segment: Segment) -> bool:
     """Whether a segment overlaps one of sorted, disjoint ones."""
     k = bisect_left(segments, (segment[1], 0)) - 1
     return k >= 0 and segments[k][1] > segment[0]
