@@ -166,14 +166,15 @@ def _drop_unused(certificate: Certificate) -> None:
 
     for entry in [block.entry for block in certificate.blocks if block.entry is not None]:
         gone = {mask for name, (mask, _) in entry.masks.items() if not is_used(name)}
+        known = ~sum(1 << mask for mask in gone)
         if gone:
             entry.masks = {name: of for name, of in entry.masks.items() if of[0] not in gone}
             entry.nonempty -= gone
             entry.beside -= gone
             for cls in entry.classes:
-                cls.member = {mask: inside for mask, inside in cls.member.items() if mask not in gone}
+                cls.within, cls.without = cls.within & known, cls.without & known
         for claims in (entry.scalars, *(c.claims for c in entry.classes)):
-            claims.pairs = [pair for pair in claims.pairs if all(map(is_used, pair))]
+            claims.rows = [[pair for pair in row if all(map(is_used, pair))] for row in claims.rows]
             claims.undefined = list(filter(is_used, claims.undefined))
             claims.doubtful = list(filter(is_used, claims.doubtful))
 
@@ -210,7 +211,8 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted, *,
             continue
         path = cls.kind == "P"
         told_apart = () if path else needs.waking[successor] | ghosts if joined else masks.keys()
-        member = tuple((f, cls.member[m]) for f, m in numbers.items() if m in cls.member and f in told_apart)
+        inside = ((f, cls.is_in(m)) for f, m in numbers.items() if f in told_apart)
+        member = tuple((f, truth) for f, truth in inside if truth is not None)
         read = live if cls.active else later
         if joined and cls.kind == "O" and not cls.active:
             read = set[int]()  # Mostly nobody wakes them.
@@ -315,7 +317,9 @@ def _entry(observed: _Observed) -> Entry:
     numbers = {first: number for number, first in enumerate(observed.masks)}
     masks = {key: (numbers[first], k) for first, keys in observed.masks.items() for k, key in enumerate(keys)}
     classes = [
-        ClassClaims(kind, active, {numbers[f]: inside for f, inside in member}, _claims(part))
+        ClassClaims(
+            kind, active, _bits(numbers, member, inside=True), _bits(numbers, member, inside=False), _claims(part)
+        )
         for (kind, active, member), part in observed.classes.items()
     ]
     nonempty = {numbers[f] for f in observed.nonempty}
@@ -323,6 +327,11 @@ def _entry(observed: _Observed) -> Entry:
     return Entry(classes, _claims(observed.scalars), masks, nonempty, beside, observed.some)
 
 
+def _bits(numbers: dict[Key, int], member: tuple[tuple[Key, bool], ...], *, inside: bool) -> int:
+    """The masks that a class is in, or else out of."""
+    return sum(1 << numbers[first] for first, is_in in member if is_in is inside)
+
+
 def _claims(part: Part) -> Claims:
     pairs = [(name, place) for place, names in part.holds.items() for name in names]
-    return Claims(pairs, list(part.undefined), list(part.doubtful - part.undefined))
+    return Claims([pairs], list(part.undefined), list(part.doubtful - part.undefined))

@@ -35,8 +35,8 @@ def _entry(entry: Entry, grain: int) -> Iterator[str]:
         else:
             yield from (f"mask {mask} {write_key(key)} 1" for _, key in ordered)
     for number, cls in enumerate(entry.classes):
-        if cls.member:
-            yield " ".join([f"member {number}", *_members(cls.member)])
+        if cls.within | cls.without:
+            yield " ".join([f"member {number}", *_members(cls.within, cls.without)])
     if entry.nonempty:
         yield " ".join(["nonempty", *map(str, sorted(entry.nonempty))])
     if entry.beside:
@@ -52,7 +52,7 @@ def _of_classes(claims: list[Claims], grain: int) -> Iterator[str]:
     """What several classes claim alike stands once."""
     owners: dict[tuple[str, Key, Key | None], list[int]] = {}
     for number, of_class in enumerate(claims):
-        for name, place in of_class.pairs:
+        for name, place in (pair for row in of_class.rows for pair in row):
             owners.setdefault(("h", name, place), []).append(number)
         for name in of_class.undefined:
             owners.setdefault(("u", name, None), []).append(number)
@@ -62,7 +62,7 @@ def _of_classes(claims: list[Claims], grain: int) -> Iterator[str]:
     for (kind, name, place), numbers in owners.items():
         of_owners = by_owners.setdefault(tuple(numbers), Claims())
         if place is not None:
-            of_owners.pairs.append((name, place))
+            of_owners.rows.append([(name, place)])
         else:
             (of_owners.undefined if kind == "u" else of_owners.doubtful).append(name)
     for numbers, of_owners in sorted(by_owners.items()):
@@ -82,14 +82,15 @@ def spans(numbers: Iterable[int]) -> Iterator[str]:
         first = last = number
 
 
-def _members(member: dict[int, bool]) -> Iterator[str]:
+def _members(within: int, without: int) -> Iterator[str]:
     """The masks that a class is in (``+``) and out of, in order."""
-    for inside, ordered in groupby(sorted(member), key=member.__getitem__):
+    masks = [mask for mask in range((within | without).bit_length()) if (within | without) >> mask & 1]
+    for inside, ordered in groupby(masks, key=lambda mask: within >> mask & 1):
         yield from (f"{'+' if inside else '-'}{span}" for span in spans(ordered))
 
 
 def _claims(claims: Claims, grain: int) -> Iterator[str]:
-    pairs = sorted(claims.pairs, key=lambda pair: (order(pair[0]), order(pair[1])))
+    pairs = sorted((pair for row in claims.rows for pair in row), key=lambda pair: (order(pair[0]), order(pair[1])))
     yield from _lines("h", [(name, place) for name, place in pairs], grain)
     for kind, names in (("u", claims.undefined), ("d", claims.doubtful)):
         yield from _lines(kind, [(name,) for name in sorted(names, key=order)], grain)

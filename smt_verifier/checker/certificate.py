@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from smt_verifier.checker.outcome import Refused
@@ -39,29 +39,34 @@ class Claims:
     """What is claimed of the scalars, or of one class of threads, at a block's entry.
 
     Attributes:
-        pairs: ``(name, place)``: the place holds the name's value, or the name is undefined.
+        rows: of ``(name, place)``: the place holds the name's value, or the name is undefined. Classes share rows.
         undefined: names that are undefined.
         doubtful: further names that may be undefined.
     """
 
-    pairs: list[tuple[Key, Key]] = field(default_factory=list[tuple[Key, Key]])
+    rows: list[list[tuple[Key, Key]]] = field(default_factory=list[list[tuple[Key, Key]]])
     undefined: list[Key] = field(default_factory=list[Key])
     doubtful: list[Key] = field(default_factory=list[Key])
 
 
 @dataclass(slots=True)
 class ClassClaims:
-    """A class of threads that is claimed: its kind (``T``, ``O``, ``P``), whether it is active, and its masks."""
+    """A class of threads that is claimed: its kind (``T``, ``O``, ``P``), whether it is active, and the masks in which
+    it is and is not, one bit each.
+    """
 
     kind: str
     active: bool
-    member: dict[int, bool] = field(default_factory=dict[int, bool])
+    within: int = 0
+    without: int = 0
     claims: Claims = field(default_factory=Claims)
 
 
 @dataclass(slots=True)
 class Entry:
-    """All that is claimed at a block's entry; ``masks`` says of which mask a name is which part."""
+    """All that is claimed at a block's entry; ``masks`` says of which mask a name is which part. Masks are numbered in
+    the order in which they are named first.
+    """
 
     classes: list[ClassClaims] = field(default_factory=list[ClassClaims])
     scalars: Claims = field(default_factory=Claims)
@@ -156,8 +161,14 @@ class _Reader:
         self._grain = grain
         self._number = 0
         self._claims = self._claims_of_all = 0
+        self._masks: dict[int, int] = {}
+        """The number of each mask by that in the text, for this entry."""
+        self._up_to: dict[int, int] = {}
+        """Of each mask the bits of those whose number in the text is no greater; once no further one may be named."""
         self._parts: Counter[int] = Counter()
         """Parts of each mask that lines about this entry have named so far."""
+        self._known: dict[tuple[str, str], list[Key]] = {}
+        """What words and counts name."""
 
     def _bad(self) -> Refused:
         return _refuse(self._number, self._lines[self._number - 1])
@@ -227,6 +238,7 @@ class _Reader:
                     block.splits.add(split)
                 case ["entry"]:
                     block.entry = Entry()
+                    self._masks, self._up_to = {}, {}
                     self._parts.clear()
                     self._claims = 0
                     parts = []
@@ -249,40 +261,40 @@ class _Reader:
                     raise self._bad()
                 entry.classes.append(ClassClaims(kind, state == "on"))
             case ["mask", mask, name, count]:
-                number = self._natural(mask)
+                number = self._masks.setdefault(self._natural(mask), len(self._masks))
                 for key in self._keys(name, count):
                     if key in entry.masks:
                         raise self._bad()
                     entry.masks[key] = (number, self._parts[number])
                     self._parts[number] += 1
             case ["member", number, *masks]:
-                member = self._class(number, entry).member
-                if member:
+                cls = self._class(number, entry)
+                if cls.within | cls.without:
                     raise self._bad()
                 for span in masks:
-                    if span[:1] not in ("+", "-"):
+                    bits = self._bits(span[1:])
+                    if span[:1] not in ("+", "-") or bits & (cls.within | cls.without):
                         raise self._bad()
-                    for mask in self._span(span[1:], self._parts):
-                        if mask in member:
-                            raise self._bad()
-                        member[mask] = span[0] == "+"
-                self._count(len(member))
+                    if span[0] == "+":
+                        cls.within |= bits
+                    else:
+                        cls.without |= bits
+                self._count((cls.within | cls.without).bit_count())
             case ["nonempty", *masks]:
-                entry.nonempty.update(map(self._natural, masks))
+                entry.nonempty.update(map(self._mask, masks))
             case ["beside", *masks]:
-                entry.beside.update(map(self._natural, masks))
+                entry.beside.update(map(self._mask, masks))
             case ["some"]:
                 entry.some = True
             case ["in", "wave"]:
                 return [entry.scalars]
             case ["in", *spans] if spans:
-                known = range(len(entry.classes))
-                return [entry.classes[number].claims for span in spans for number in self._span(span, known)]
+                return list(self._classes(spans, entry))
             case ["h", name, place, count] if parts:
                 pairs = list(zip(self._keys(name, count), self._keys(place, count), strict=True))
                 self._count(len(pairs) * len(parts))
                 for part in parts:
-                    part.pairs += pairs
+                    part.rows.append(pairs)
             case [("u" | "d") as kind, name, count] if parts:
                 keys = self._keys(name, count)
                 self._count(len(keys) * len(parts))
@@ -298,19 +310,47 @@ class _Reader:
             raise self._bad()
         return entry.classes[index]
 
-    def _span(self, word: str, known: Container[int]) -> Iterator[int]:
-        """The number, or the numbers from one to a greater one, that a word names; all are known."""
+    def _mask(self, word: str) -> int:
+        """The mask that a word names, which some line says who holds."""
+        mask = self._masks.get(self._natural(word))
+        if mask is None:
+            raise self._bad()
+        return mask
+
+    def _span(self, word: str) -> tuple[int, int]:
+        """The first and the last of the numbers that a word names: one, or those up to a greater one."""
         first, dash, last = word.partition("-")
         at, end = self._natural(first), self._natural(last if dash else first)
         if dash and end <= at:
             raise self._bad()
-        for number in range(at, end + 1):
-            if number not in known:
+        return at, end
+
+    def _bits(self, word: str) -> int:
+        """The masks that a word names, as bits; all are known."""
+        if not self._up_to:
+            bits = 0
+            for number, mask in sorted(self._masks.items()):
+                self._up_to[number] = bits = bits | 1 << mask
+        at, end = self._span(word)
+        if at not in self._up_to or end not in self._up_to:
+            raise self._bad()
+        named = (self._up_to[end] & ~self._up_to[at]) | 1 << self._masks[at]
+        if named.bit_count() != end - at + 1:
+            raise self._bad()
+        return named
+
+    def _classes(self, spans: list[str], entry: Entry) -> Iterator[Claims]:
+        for first, last in map(self._span, spans):
+            if last >= len(entry.classes):
                 raise self._bad()
-            yield number
+            for number in range(first, last + 1):
+                yield entry.classes[number].claims
 
     def _keys(self, word: str, count: str) -> list[Key]:
-        key, steps = read_key(word), self._natural(count)
-        if key is None or not 0 < steps <= LANES:
-            raise self._bad()
-        return [following(key, step, self._grain) for step in range(steps)]
+        known = self._known.get((word, count))
+        if known is None:
+            key, steps = read_key(word), self._natural(count)
+            if key is None or not 0 < steps <= LANES:
+                raise self._bad()
+            known = self._known[word, count] = [following(key, step, self._grain) for step in range(steps)]
+        return known

@@ -284,7 +284,8 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             if claimed is None:
                 raise Refused("relation", f"nothing is claimed of block {successor}", f"block {number}")
             leave(both, number, successor, state, claimed)
-            claims += sum(len(c.pairs) for c in (claimed.scalars, *(cls.claims for cls in claimed.classes)))
+            every = (claimed.scalars, *(cls.claims for cls in claimed.classes))
+            claims += sum(len(row) for of in every for row in of.rows)
     if both.forms.compared != expected:
         raise Refused("operands", f"{both.forms.compared} of {expected} operands were compared")
     return Accepted(expected, claims)
@@ -355,9 +356,9 @@ def initial_state(both: Both) -> State:
     for part in (scalars, path, vectors):
         leave_undeclared(both, part, declared, every=True)
     classes = [
-        ThreadClass("P", True, {}, path),
-        ThreadClass("T", True, {}, vectors),
-        ThreadClass("O", False, {}, outside),
+        ThreadClass("P", True, path),
+        ThreadClass("T", True, vectors),
+        ThreadClass("O", False, outside),
     ]
     state = State(scalars, classes, some=True, name_cells=cells)
     note_undeclared(both, state, declared)
@@ -369,69 +370,100 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     """The state that is claimed at a block's entry (4.2), and the number of its masks."""
     declared = declared_units(both.after, number)
     paths = [c for c in entry.classes if c.kind == "P"]
-    if len(paths) != 1 or not paths[0].active or paths[0].member:
+    if len(paths) != 1 or not paths[0].active or paths[0].within | paths[0].without:
         raise Refused("certificate", "not one class is the path, active and in no mask", f"block {number}")
-    scalars = _part(entry.scalars)
-    classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
-    for part, every in ((scalars, True), *((c.part, c.active) for c in classes)):
-        places = [p for p in part.holds if every or not both.is_vector(p, after=True)]
-        pristine = ((p, ("^", p, 0, 0)) for p in places if not may_hold(both, p, declared))
-        wrong = next((p for p, name in pristine if part.holds[p] - {name} or p in both.named_after), None)
-        if wrong is not None:
-            raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
-    _check_kinds(both, scalars, classes, entry)
+    _check_names(both, entry, declared, number)
+    alone: dict[Key, Names] = {}
+    scalars = _part(entry.scalars, alone)
+    classes = [ThreadClass(c.kind, c.active, _part(c.claims, alone), c.within, c.without) for c in entry.classes]
     state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some, beside=set(entry.beside))
-    for part in (scalars, *(c.part for c in classes)):
-        for registry, keys in (
-            (state.cells, part.holds),
-            (state.name_cells, (*part.where, *part.undefined, *part.doubtful, *entry.masks)),
-        ):
-            for key in keys:
-                if isinstance(key, tuple) and key[0] == "&":
-                    registry.setdefault(key[1], set()).add(key)
+    every = (entry.scalars, *(c.claims for c in entry.classes))
+    pairs = [pair for row in _rows_of(every) for pair in row]
+    names = {*(name for name, _ in pairs), *entry.masks}.union(*(of for c in every for of in (c.undefined, c.doubtful)))
+    for registry, keys in ((state.cells, {place for _, place in pairs}), (state.name_cells, names)):
+        for key in keys:
+            if isinstance(key, tuple) and key[0] == "&":
+                registry.setdefault(key[1], set()).add(key)
     note_undeclared(both, state, declared)
     undefine_undeclared(both, state, number)
     return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
 
 
-def _part(claims: Claims) -> Part:
+def _part(claims: Claims, alone: dict[Key, Names]) -> Part:
+    """A part of which this is claimed. ``alone``: sets of one name, which parts share."""
     part = Part()
-    for name, place in claims.pairs:
-        part.add(name, (place,))
+    holds, where = part.holds, part.where
+    for row in claims.rows:
+        for name, place in row:
+            held = holds.get(place)
+            if held is None:
+                held = alone.get(name)
+                if held is None:
+                    held = alone[name] = frozenset((name,))
+                holds[place] = held
+            else:
+                holds[place] = held | {name}
+            places = where.get(name)
+            if places is None:
+                where[name] = {place}
+            else:
+                places.add(place)
     part.undefined.update(claims.undefined)
     part.doubtful.update(claims.undefined, claims.doubtful)
     return part
 
 
-def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entry: Entry) -> None:
-    """Names and places exist, and are of the part that speaks of them (4)."""
-    for part, in_class in ((scalars, False), *((c.part, True) for c in classes)):
-        for after, keys in ((False, {*part.where, *part.doubtful}), (True, set(part.holds))):
-            for key in keys - both.existing[after]:
-                _check_exists(both, key, after=after)
-                if isinstance(key, int):
-                    both.existing[after].add(key)
-        pairs = ((n, p) for p, names in part.holds.items() for n in names)
-        if any((both.is_vector(n, after=False) or both.is_vector(p, after=True)) != in_class for n, p in pairs):
-            raise Refused("certificate", "a claim stands in another part than its own")
-        if any(both.is_vector(n, after=False) != in_class for n in part.doubtful):
-            raise Refused("certificate", "a claim stands in another part than its own")
+def _rows_of(claims: Iterable[Claims]) -> list[list[tuple[Key, Key]]]:
+    """The rows of all of these, each once: classes share them."""
+    return list({id(row): row for of in claims for row in of.rows}.values())
+
+
+def _check_names(both: Both, entry: Entry, declared: frozenset[int], number: int) -> None:
+    """Names and places exist, and are of the part that speaks of them (4). Of a unit that nobody declares nothing is
+    claimed but what it was at the function's entry; of a vector register, in classes that are active (4.3).
+    """
+    active = {id(row) for c in entry.classes if c.active for row in c.claims.rows}
+    for in_class, every in ((False, [entry.scalars]), (True, [c.claims for c in entry.classes])):
+        for row in _rows_of(every):
+            for name, place in row:
+                for key, after in ((name, False), (place, True)):
+                    _check_exists(both, key, after=after)
+                vector = both.is_vector(place, after=True)
+                if (vector or both.is_vector(name, after=False)) != in_class:
+                    raise Refused("certificate", "a claim stands in another part than its own")
+                is_kept = name == ("^", place, 0, 0) and place not in both.named_after
+                if (not vector or id(row) in active) and not is_kept and not may_hold(both, place, declared):
+                    where = f"block {number}"
+                    raise Refused("live-in", f"{write_key(place)} is claimed, but not declared live-in", where)
+        for name in set[Key]().union(*(of for c in every for of in (c.undefined, c.doubtful))):
+            _check_exists(both, name, after=False)
+            if both.is_vector(name, after=False) != in_class:
+                raise Refused("certificate", "a claim stands in another part than its own")
     for name in entry.masks:
         _check_exists(both, name, after=False)
     masks: defaultdict[int, list[int]] = defaultdict(list)
     for mask, part in entry.masks.values():
         masks[mask].append(part)
-    used = entry.nonempty.union(entry.beside, *(c.member for c in classes))
     whole = both.before.wave // (16 * both.before.grain)
     if any(sorted(parts) != list(range(whole)) for parts in masks.values()):
         raise Refused("certificate", "a mask that does not cover the wave")
-    if not used <= masks.keys() or any(both.is_vector(n, after=False) for n in entry.masks):
+    is_held = _are_masks(entry, masks) and not any(both.is_vector(n, after=False) for n in entry.masks)
+    if not is_held:
         raise Refused("certificate", "a mask that no scalar holds")
+
+
+def _are_masks(entry: Entry, masks: Iterable[int]) -> bool:
+    """Whether all that an entry says of masks is said of these."""
+    known = 0
+    for mask in masks:
+        known |= 1 << mask
+    of_classes = all((c.within | c.without) & ~known == 0 for c in entry.classes)
+    return of_classes and all(known >> mask & 1 for mask in (*entry.nonempty, *entry.beside))
 
 
 def _check_exists(both: Both, key: Key, *, after: bool) -> None:
     if isinstance(key, int):
-        if key < VIRTUAL:
+        if key < VIRTUAL or key in both.existing[after]:
             return
         function = (both.after if after else both.before).function
         number = (key - (SLOT if key >= SLOT else VIRTUAL)) // LANES
@@ -439,6 +471,7 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
         known = both.moves[after].kinds if key >= SLOT else function.registers
         if number not in known or (key < SLOT and key not in lanes.all_lanes(number)):
             raise Refused("certificate", f"there is no {write_key(key)}")
+        both.existing[after].add(key)
         return
     kind, block, number, part = key
     if kind == "&":
@@ -528,7 +561,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
             "a mask is not known",
         )
-    if not claimed.nonempty.union(claimed.beside, *(c.member for c in claimed.classes)) <= renamed.keys():
+    if not _are_masks(claimed, renamed):
         raise Refused("certificate", "a mask that no scalar holds", where)
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     some = state.some if exec_is_zero is None else not exec_is_zero
@@ -536,43 +569,63 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
     lost, written = _passed(both, number, successor) if exec_is_zero else (NONE, NONE)
-    for name, place in claimed.scalars.pairs if written else ():
+    for name, place in (pair for row in claimed.scalars.rows for pair in row) if written else ():
         require(
             name not in lost or place not in written or name in state.scalars.undefined,
             f"LLVM may go to {write_key(place)} by way of the other successor",
         )
     _require_claims(state.scalars, claimed.scalars, None, refuse)
-    bit = {mask: n for n, mask in enumerate(dict.fromkeys(renamed.values()))}
-    wanted = [_bits((bit[renamed[m]], inside) for m, inside in c.member.items()) for c in claimed.classes]
+    scalars = state.scalars, claimed.scalars
+    fitting = _Fitting(claimed, renamed)
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
             continue
-        known_in, known_out = _bits((bit[m], inside) for m, inside in cls.member.items() if m in bit)
-        fitting = [
-            c
-            for c, (within, without) in zip(claimed.classes, wanted, strict=True)
-            if (c.kind, c.active) == (cls.kind, cls.active)
-            and (c.kind == "P" or (within & known_in == within and without & known_out == without))
-        ]
-        require(bool(fitting), "a class of threads is not claimed")
-        for last, candidate in enumerate(fitting, 1 - len(fitting)):
+        refused = Refused("relation", "a class of threads is not claimed", where)
+        for claims in fitting.claims(cls):
             try:
-                _require_claims(cls.part, candidate.claims, (state.scalars, claimed.scalars), refuse)
+                _require_claims(cls.part, claims, scalars, refuse)
                 break
-            except Refused:
-                if not last:
-                    raise
-
-
-def _bits(member: Iterable[tuple[int, bool]]) -> tuple[int, int]:
-    """The masks that a class is in, and those that it is out of, as bits."""
-    within = without = 0
-    for bit, inside in member:
-        if inside:
-            within |= 1 << bit
+            except Refused as error:
+                refused = error
         else:
-            without |= 1 << bit
-    return within, without
+            raise refused
+
+
+class _Fitting:
+    """What classes that are claimed a class may be: those of its kind, in no mask and out of none but as it is."""
+
+    def __init__(self, claimed: Entry, renamed: dict[int, int]) -> None:
+        """``renamed``: the masks that are claimed, by the numbers that they have so far."""
+        by_step: dict[int, int] = {}
+        for mask, known in renamed.items():
+            by_step[known - mask] = by_step.get(known - mask, 0) | 1 << mask
+        self._every = _renumbered(-1, by_step)
+        self._rows = [
+            (c.kind, c.active, _renumbered(c.within, by_step), _renumbered(c.without, by_step), c.claims)
+            for c in claimed.classes
+        ]
+        self._alike: dict[tuple[str, bool, int, int], list[Claims]] = {}
+        for kind, active, within, without, claims in self._rows:
+            self._alike.setdefault((kind, active, within, without), []).append(claims)
+
+    def claims(self, cls: ThreadClass) -> Iterator[Claims]:
+        """Their claims, those of which as much is known of masks first."""
+        within, without = cls.within, cls.without
+        alike = self._alike.get((cls.kind, cls.active, within & self._every, without & self._every), [])
+        yield from alike
+        for kind, active, inside, outside, claims in self._rows:
+            fits = kind == "P" or (inside & ~within == 0 and outside & ~without == 0)
+            if fits and (kind, active) == (cls.kind, cls.active):
+                yield claims
+
+
+def _renumbered(masks: int, by_step: dict[int, int]) -> int:
+    """Masks as bits, by their other numbers; ``by_step``: those whose number grows by so much."""
+    new = 0
+    for step, of_step in by_step.items():
+        of_step &= masks
+        new |= of_step << step if step >= 0 else of_step >> -step
+    return new
 
 
 def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
@@ -643,17 +696,17 @@ def _require_claims(
     Args:
         scalars: for a class: what is known of scalars, and what is claimed of them.
     """
-    doubtful = {*claims.undefined, *claims.doubtful}
     scalar_part, scalar_claims = scalars or (part, claims)
-    doubtful.update(scalar_claims.undefined, scalar_claims.doubtful)
+    doubtful = (part.doubtful | scalar_part.doubtful).difference(claims.undefined, claims.doubtful)
+    doubtful.difference_update(scalar_claims.undefined, scalar_claims.doubtful)
     holds, undefined = part.holds, part.undefined
-    for name, place in claims.pairs:
-        if name not in undefined:
-            held = name in scalar_part.undefined or name in holds.get(place, NONE)
-            if not held:
+    for row in claims.rows:
+        for name, place in row:
+            held = holds.get(place)
+            if (held is None or name not in held) and name not in undefined and name not in scalar_part.undefined:
                 refuse(f"{write_key(place)} does not hold {write_key(name)}")
-        if name not in doubtful and (name in part.doubtful or name in scalar_part.doubtful):
-            refuse(f"{write_key(name)} may be undefined")
+            if doubtful and name in doubtful:
+                refuse(f"{write_key(name)} may be undefined")
     for name in claims.undefined:
         if name not in undefined:
             refuse(f"{write_key(name)} is not undefined")

@@ -553,8 +553,8 @@ class _Walk:
         after, near, sunk, own = self._after, self._near, self._sunk, self._own
         opcode = after.tables.opcode(i.opcode)
         copies = opcode is not None and "copy" in opcode.traits
-        read = {k for o in i.operands if o.reads for k in after.keys(o, i)}
-        written = after.operand_keys(i).defined
+        keys = after.operand_keys(i)
+        read, written = keys.used, keys.defined
         moved: list[tuple[int, int]] = []
         if copies or (opcode is not None and ("vector-move" in opcode.traits or _adds_frame(i))):
             ends = [after.keys(o, i) for o in i.operands[:3] if o.is_register and not o.is_implicit][:2]
@@ -564,15 +564,17 @@ class _Walk:
             self._check_exchange(i, target, source)
             if copies:
                 self._check_copy(i, target, source)
-        hidden = _hidden(i, after) if opcode is not None and written else frozenset[int]()
+        is_moved = bool(near.moves or sunk.moves or own.moves)
+        hidden = _hidden(i, after) if opcode is not None and written and is_moved else frozenset[int]()
         for known in (near, sunk, own):
-            known.unread -= read | written
-            for k in read | written:
-                known.fresh.pop(k, None)
-            for k in written:
-                known.copies.pop(k, None)
-                if k not in hidden:
-                    known.moves.pop(k, None)
+            if known.unread:
+                known.unread -= read | written
+            for k in known.fresh.keys() & (read | written):
+                del known.fresh[k]
+            for k in known.copies.keys() & written:
+                del known.copies[k]
+            for k in known.moves.keys() & written - hidden:
+                del known.moves[k]
             if hidden:
                 known.moves = {
                     t: frozenset((of, old or t in hidden or of in hidden) for of, old in rows)
@@ -583,7 +585,7 @@ class _Walk:
             self._writes[k] = self._writes.get(k, 0) + 1
         if opcode is not None and "call" in opcode.traits:
             own.moves = {t: frozenset(r for r in rows if r[0] not in read) for t, rows in own.moves.items()}
-        own.fresh.update((k, False) for k in after.operand_keys(i).written if k < VIRTUAL)
+        own.fresh.update((k, False) for k in keys.written if k < VIRTUAL)
         own.moves.update((target, frozenset({(source, False)})) for target, source in moved)
         self._moved.update((target, at) for target, _ in moved)
         if copies:

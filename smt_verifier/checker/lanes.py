@@ -18,7 +18,7 @@ class OperandKeys:
 
     Attributes:
         defined: those that it defines. ``killed``: those that it reads for the last time; ``dead``: marked so.
-        read: vector lanes that it reads, and ``written``, that it defines.
+        used: all that it reads. ``read``: vector lanes among them, and ``written``, those that it defines.
         killed_scalars: lanes of physical scalar registers that are marked so; ``dead_scalars`` likewise.
         of_frame: it has a stack object among its operands.
     """
@@ -26,7 +26,7 @@ class OperandKeys:
     def __init__(self, instruction: Instruction, lanes: Lanes) -> None:
         self.instruction = instruction
         self.defined, self.killed, self.dead = set[int](), set[int](), set[int]()
-        self.read, self.written = set[int](), set[int]()
+        self.used, self.read, self.written = set[int](), set[int](), set[int]()
         self.killed_scalars, self.dead_scalars = set[int](), set[int]()
         self.of_frame = False
         for o in instruction.operands:
@@ -39,8 +39,10 @@ class OperandKeys:
                 self.defined.update(keys)
                 if vector:
                     self.written.update(keys)
-            if vector and o.reads:
-                self.read.update(keys)
+            if o.reads:
+                self.used.update(keys)
+                if vector:
+                    self.read.update(keys)
             if "killed" in o.flags:
                 self.killed.update(keys)
                 if o.vreg < 0 and not vector:
@@ -134,8 +136,9 @@ class Lanes:
                 number = pending.pop()
                 live = set[int]().union(*(self._live[n] for n in self.successors(number)))
                 for i in reversed(self.code(number)):
-                    live -= self.operand_keys(i).defined
-                    live.update(k for o in i.operands if o.reads and o.vreg < 0 for k in self.keys(o, i))
+                    own = self.operand_keys(i)
+                    live -= own.defined
+                    live.update(k for k in own.used if k < VIRTUAL)
                 if live != self._live[number]:
                     self._live[number] = live
                     pending += self.predecessors[number]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from smt_verifier.checker.lanes import Lanes, declared_halves
 from smt_verifier.checker.model import Block, Function, Instruction, Kind, Operand
-from smt_verifier.checker.tables import Opcode, Processor, Register
+from smt_verifier.checker.tables import Processor, Register
 
 
 class Propagated:
@@ -49,7 +49,7 @@ class Propagated:
     ) -> Lanes:
         codes: dict[int, list[Instruction]] = {}
         for parts in blocks:
-            rows = [_Row(part, i, text.tables.opcode(i.opcode)) for part in parts for i in text.code_of(part)]
+            rows = [_Row(part, i, text) for part in parts for i in text.code_of(part)]
             outer = [row for row in rows if not row.instruction.in_bundle]
             if not any(row.copies for row in outer):
                 continue
@@ -78,10 +78,12 @@ def _with(block: Block, code: list[Instruction]) -> Block:
 
 
 class _Row:
-    """An instruction, and what becomes of it."""
+    """An instruction, and what becomes of it; ``registers``: of each operand, None where it has none with units."""
 
-    def __init__(self, part: int, instruction: Instruction, opcode: Opcode | None) -> None:
-        self.part, self.instruction, self.opcode = part, instruction, opcode
+    def __init__(self, part: int, instruction: Instruction, lanes: Lanes) -> None:
+        self.part, self.instruction, self.opcode = part, instruction, lanes.tables.opcode(instruction.opcode)
+        self.registers = [_register(o, instruction, lanes) for o in instruction.operands]
+        opcode = self.opcode
         self.traits = opcode.traits if opcode is not None else frozenset[str]()
         self.copies = "copy" in self.traits
         self.operands = list(instruction.operands)
@@ -92,8 +94,9 @@ class _Row:
         head = i.opcode, tuple(self.operands), i.definitions, i.flags, i.memory, i.tail
         return Instruction(*head, i.in_bundle, i.opens_bundle, i.closes_bundle, i.line)
 
-    def put(self, number: int, register: str, flags: frozenset[str]) -> None:
-        self.operands[number] = Operand(Kind.REGISTER, f"${register}", register, flags=flags)
+    def put(self, number: int, register: Register, flags: frozenset[str]) -> None:
+        self.operands[number] = Operand(Kind.REGISTER, f"${register.name}", register.name, flags=flags)
+        self.registers[number] = register
         self.changed = True
 
     def is_tied(self, number: int) -> bool:
@@ -159,14 +162,9 @@ class _Pass:
 
     # What an instruction says.
 
-    def _register(self, o: Operand, row: _Row) -> Register | None:
-        name = self._lanes.name(o, row.instruction) if o.is_register else ""
-        register = self._lanes.register(name) if name not in ("", "noreg") else None
-        return register if register is not None and register.units else None
-
     def _ends(self, row: _Row) -> tuple[Register, Register] | None:
         """The registers that a COPY writes and reads."""
-        ends = [self._register(o, row) for o in row.operands[:2]] if row.copies else []
+        ends = row.registers[:2] if row.copies else []
         return (ends[0], ends[1]) if len(ends) == 2 and ends[0] is not None and ends[1] is not None else None
 
     def _is_reserved(self, register: Register) -> bool:
@@ -186,7 +184,7 @@ class _Pass:
         """
         tables = self._lanes.tables
         if row.opcode is None or "asm" in row.traits:
-            own = self._register(row.operands[number], row)
+            own = row.registers[number]
             return own is not None and (own.file, len(own.units)) == (register.file, len(register.units))
         if number >= len(row.opcode.operands):
             return False
@@ -202,9 +200,7 @@ class _Pass:
 
     def _implicit(self, row: _Row, number: int, register: Register) -> bool:
         """Whether an implicit use other than operand ``number`` overlaps a register (hasImplicitOverlap)."""
-        used = [
-            self._register(o, row) for n, o in enumerate(row.operands) if n != number and o.is_implicit and o.is_use
-        ]
+        used = [row.registers[n] for n, o in enumerate(row.operands) if n != number and o.is_implicit and o.is_use]
         return any(r is not None and _overlap(r, register) for r in used)
 
     # Forwards.
@@ -212,7 +208,7 @@ class _Pass:
     def _forwards(self) -> None:
         unread: dict[int, _Copy] = {}
         for at, row in enumerate(self._rows):
-            if row.gone:
+            if row.gone or not (self._copies or unread or row.copies):
                 continue
             ends = self._ends(row)
             if (
@@ -223,7 +219,7 @@ class _Pass:
                 row.gone = row.again = True
                 continue
             for n, o in enumerate(row.operands):
-                register = self._register(o, row) if "early-clobber" in o.flags else None
+                register = row.registers[n] if "early-clobber" in o.flags else None
                 if register is not None:
                     if row.is_tied(n):
                         self._read(register, unread)
@@ -233,15 +229,13 @@ class _Pass:
             copy = _Copy(at, row, *ends) if ends and not _overlap(*ends) else None
             if copy is not None and not self._is_reserved(copy.to):
                 unread[at] = copy
-            for o in row.operands:
-                register = self._register(o, row)
+            for o, register in zip(row.operands, row.registers, strict=True):
                 if register is not None and o.reads and not o.is_def:
                     self._read(register, unread)
             for o in row.operands:
                 if o.kind is Kind.REGMASK:
                     self._call(_Mask(o.text, self._lanes), unread)
-            for o in row.operands:
-                register = self._register(o, row)
+            for o, register in zip(row.operands, row.registers, strict=True):
                 if register is not None and o.is_def and "early-clobber" not in o.flags:
                     self._clobber(register.units)
             if copy is not None:
@@ -314,14 +308,14 @@ class _Pass:
         if "undef" not in row.operands[1].flags:
             source = copy.row.operands[1]
             if "undef" in source.flags:
-                copy.row.put(1, source.register, source.flags - {"undef"})
+                copy.row.put(1, copy.of, source.flags - {"undef"})
         return True
 
     def _revive(self, row: _Row, registers: Sequence[Register]) -> None:
         """What a row reads of the first of these registers is not read for the last time (clearRegisterKills)."""
         for n, o in enumerate(row.operands):
             if o.is_use and "killed" in o.flags:
-                own = self._register(o, row)
+                own = row.registers[n]
                 if own is not None and _overlap(own, registers[0]):
                     flags = o.flags - {"killed"}
                     tied = Operand(Kind.REGISTER, o.text, o.register, tied=o.tied, flags=flags)
@@ -331,7 +325,7 @@ class _Pass:
         for n, o in enumerate(row.operands if self._copies else ()):
             if not o.is_use or o.is_implicit or "undef" in o.flags or row.is_tied(n) or not self._is_renamable(row, o):
                 continue
-            used = self._register(o, row)
+            used = row.registers[n]
             copy = self._found(used) if used is not None else None
             if used is None or copy is None:
                 continue
@@ -347,7 +341,7 @@ class _Pass:
             if ends and _overlap(ends[0], copy.of) and ends[0].name != copy.of.name:
                 continue
             flags = o.flags - {"renamable", "undef"} | (copy.row.operands[1].flags & {"undef"})
-            row.put(n, source.name, flags)
+            row.put(n, source, flags)
             for between in self._rows[copy.at : at + 1]:
                 if not between.gone:
                     self._revive(between, (copy.of,))
@@ -367,6 +361,8 @@ class _Pass:
         gone: list[_Copy] = []
         for at in range(len(self._rows) - 1, -1, -1):
             row = self._rows[at]
+            if not (self._copies or row.copies):
+                continue
             ends = self._ends(row)
             if ends and len(row.operands) == 2 and not _overlap(*ends):
                 of = row.operands[1]
@@ -378,13 +374,11 @@ class _Pass:
                     self._copies.update(dict.fromkeys(copy.to.units, copy))
                     self._sources.update(dict.fromkeys(copy.of.units, copy))
                     continue
-            for o in row.operands:
-                register = self._register(o, row) if "early-clobber" in o.flags else None
-                if register is not None:
+            for o, register in zip(row.operands, row.registers, strict=True):
+                if register is not None and "early-clobber" in o.flags:
                     self._forget(register)
             gone += self._propagate_definitions(at, row)
-            for o in row.operands:
-                register = self._register(o, row)
+            for o, register in zip(row.operands, row.registers, strict=True):
                 if register is not None and o.is_def:
                     self._forget(register)
                 elif register is not None and o.reads:
@@ -413,21 +407,21 @@ class _Pass:
         for n, o in enumerate(row.operands if self._copies else ()):
             if not o.is_def or o.is_implicit or "undef" in o.flags or row.is_tied(n) or not self._is_renamable(row, o):
                 continue
-            written = self._register(o, row)
+            written = row.registers[n]
             copy = self._of(written) if written is not None else None
             if written is None or copy is None or self._is_clobbered(copy, at) or not self._suits(row, n, copy.to):
                 continue
-            others = [self._register(d, row) for m, d in enumerate(row.operands) if m != n and d.is_def]
+            others = [row.registers[m] for m, d in enumerate(row.operands) if m != n and d.is_def]
             if self._implicit(row, n, written) or any(r is not None and _overlap(r, copy.to) for r in others):
                 continue
             if not all(self._may_read(user, copy) for user in copy.users):
                 continue
             renamable = copy.row.operands[0].flags & {"renamable"}
-            row.put(n, copy.to.name, o.flags - {"renamable"} | renamable)
+            row.put(n, copy.to, o.flags - {"renamable"} | renamable)
             for user in copy.users:
                 for m, use in enumerate(user.operands):
-                    if use.is_use and self._register(use, user) is not None and use.register == copy.of.name:
-                        user.put(m, copy.to.name, use.flags - {"renamable"} | renamable)
+                    if use.is_use and user.registers[m] is not None and use.register == copy.of.name:
+                        user.put(m, copy.to, use.flags - {"renamable"} | renamable)
             gone.append(copy)
         return gone
 
@@ -449,6 +443,12 @@ class _Pass:
                     if not (mask.keeps(copy.to) and mask.keeps(copy.of)):
                         return True
         return False
+
+
+def _register(o: Operand, instruction: Instruction, lanes: Lanes) -> Register | None:
+    name = lanes.name(o, instruction) if o.is_register else ""
+    register = lanes.register(name) if name not in ("", "noreg") else None
+    return register if register is not None and register.units else None
 
 
 def _overlap(a: Register, b: Register) -> bool:

@@ -87,27 +87,38 @@ class Part:
 
 
 class ThreadClass:
-    """A class of threads (3.6): its kind, whether it is active, in which masks it is, and its vector lanes.
+    """A class of threads (3.6): its kind, whether it is active, and its vector lanes.
 
-    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``was_active``: whether it was, for
-    each epoch of the block.
+    ``within`` and ``without``: the masks that it is in, and out of, one bit each. ``missed``: targets of copies that it
+    waited at, as long as 10.6 asks for them. ``was_active``: whether it was, for each epoch of the block.
     """
 
-    __slots__ = ("active", "kind", "member", "missed", "part", "was_active")
+    __slots__ = ("active", "kind", "missed", "part", "was_active", "within", "without")
 
-    def __init__(self, kind: str, active: bool, member: dict[int, bool], part: Part) -> None:
+    def __init__(self, kind: str, active: bool, part: Part, within: int = 0, without: int = 0) -> None:
         self.kind = kind
         self.active = active
-        self.member = member
         self.part = part
+        self.within, self.without = within, without
         self.missed: set[Key] = set()
         self.was_active = [active]
 
     def split(self) -> ThreadClass:
         """A class of its own of which the same is known."""
-        other = ThreadClass(self.kind, self.active, dict(self.member), self.part.copy())
+        other = ThreadClass(self.kind, self.active, self.part.copy(), self.within, self.without)
         other.missed, other.was_active = set(self.missed), list(self.was_active)
         return other
+
+    def is_in(self, mask: int) -> bool | None:
+        """Whether its threads are in a mask, where that is known."""
+        return True if self.within >> mask & 1 else False if self.without >> mask & 1 else None
+
+    def put(self, mask: int, *, inside: bool) -> None:
+        """Its threads are in a mask, or out of it."""
+        if inside:
+            self.within |= 1 << mask
+        else:
+            self.without |= 1 << mask
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ class Source:
         """Whether the threads of a class are in it (10.2)."""
         if self.exec:
             return cls.active
-        return cls.member.get(self.mask) if self.mask >= 0 else self.constant
+        return cls.is_in(self.mask) if self.mask >= 0 else self.constant
 
 
 def writes_exec(instruction: Instruction, opcode: Opcode) -> bool:
@@ -219,7 +219,7 @@ class Masks:
             for cls in self._state.classes:
                 value = True if cls.kind == "P" else OPERATIONS[operation](a.of(cls), b.of(cls))
                 if value is not None:
-                    cls.member[mask] = value
+                    cls.put(mask, inside=value)
             if self._leaves_some(operation, a, b):
                 self._state.nonempty.add(mask)
             if self._holds_first(operation, a, b):
@@ -240,7 +240,7 @@ class Masks:
         """Whether all threads of some mask that is not empty are active, or all that entered the function (10.5)."""
         waiting = [cls for cls in self._state.classes if not cls.active]
         entered = all(cls.kind != "T" for cls in waiting)
-        return entered or any(all(c.member.get(m) is False for c in waiting) for m in self._state.nonempty)
+        return entered or any(all(c.is_in(m) is False for c in waiting) for m in self._state.nonempty)
 
     def _holds_first(self, operation: str, a: Source, b: Source) -> bool:
         """Whether the first active thread is in ``operation(a, b)``, if some thread is active (10.7)."""
@@ -253,22 +253,23 @@ class Masks:
         """These names are the parts of the mask that EXEC is now (8.3)."""
         mask, self._next = self._next, self._next + 1
         for cls in self._state.classes:
-            cls.member[mask] = cls.active
+            cls.put(mask, inside=cls.active)
         self._state.masks.update((name, (mask, k)) for k, name in enumerate(names))
 
     def is_exec(self, names: Sequence[Key]) -> bool:
         """Whether these names are the parts of a mask that holds the active threads and no others (8.2)."""
         mask, _ = self._state.masks.get(names[0], (-1, 0))
         parts = all(self._state.masks.get(name) == (mask, k) for k, name in enumerate(names))
-        return mask >= 0 and parts and all(c.kind == "P" or c.member.get(mask) is c.active for c in self._state.classes)
+        return mask >= 0 and parts and all(c.kind == "P" or c.is_in(mask) is c.active for c in self._state.classes)
 
     def _split_by(self, mask: int) -> None:
         """Classes of which it is not known whether they are in a mask become two."""
         added: list[ThreadClass] = []
         for cls in self._state.classes:
-            if mask not in cls.member:
+            if cls.is_in(mask) is None:
                 other = cls.split()
-                cls.member[mask], other.member[mask] = True, False
+                cls.put(mask, inside=True)
+                other.put(mask, inside=False)
                 added.append(other)
         self._state.classes += added
         self._count()
@@ -300,13 +301,13 @@ class Masks:
             for part, bit in ((cls, True), (cls.split(), False)):
                 result: Truth = None
                 if len(unknown) == 1:
-                    part.member[unknown[0]] = bit
+                    part.put(unknown[0], inside=bit)
                     result = compute(a.of(part), b.of(part))
                 decided.append((part, bit if result is None else result))
         state.classes = [*(c for c in state.classes if c.kind == "P"), *(cls for cls, _ in decided)]
         left = [cls for cls, active in decided if cls.active and not active]
         known = {mask for mask, _ in state.masks.values()} if was_some else set[int]()
-        state.beside = {mask for mask in known if all(cls.member.get(mask) for cls in left)}
+        state.beside = {mask for mask in known if all(cls.is_in(mask) for cls in left)}
         for cls, active in decided:
             if active and not cls.active:
                 state.wake(cls)

@@ -29,7 +29,7 @@ struct Known {
     /// Copies neither of whose registers has been written since.
     copies: Set<Move>,
     /// What nothing has read or written since, and whether EXEC was written.
-    fresh: Set<(Lane, bool)>,
+    fresh: Map<Lane, bool>,
     /// Targets of copies that nothing has read.
     unread: Set<Lane>,
 }
@@ -38,7 +38,9 @@ impl Known {
     fn add(&mut self, other: &Known, near: impl Fn(&Lane) -> bool) {
         self.moves.extend(other.moves.iter().filter(|(at, ..)| near(at)));
         self.copies.extend(other.copies.iter().filter(|(at, ..)| near(at)));
-        self.fresh.extend(other.fresh.iter().filter(|(at, _)| near(at)));
+        for (at, old) in other.fresh.iter().filter(|(at, _)| near(at)) {
+            *self.fresh.entry(*at).or_default() |= old;
+        }
         self.unread.extend(other.unread.iter().filter(|at| near(at)));
     }
 
@@ -50,8 +52,10 @@ impl Known {
             self.moves = self.moves.drain().map(age).collect();
         }
         self.copies.retain(|(to, from, _)| !written.contains(to) && !written.contains(from));
-        self.fresh.retain(|(at, _)| !read.contains(at) && !written.contains(at));
-        self.unread.retain(|at| !read.contains(at) && !written.contains(at));
+        for at in read.iter().chain(written) {
+            self.fresh.remove(at);
+            self.unread.remove(at);
+        }
     }
 
     /// EXEC is written.
@@ -59,7 +63,7 @@ impl Known {
         for moves in [&mut self.moves, &mut self.copies] {
             *moves = moves.drain().map(|(to, from, _)| (to, from, true)).collect();
         }
-        self.fresh = self.fresh.drain().map(|(at, _)| (at, true)).collect();
+        self.fresh.values_mut().for_each(|old| *old = true);
     }
 }
 
@@ -657,7 +661,7 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
             [to, from, ..] if moves => to.lanes.iter().copied().zip(from.lanes.iter().copied()).collect(),
             _ => Vec::new(),
         };
-        let own_results: Vec<Lane> = i.operands[..i.definitions].iter().flat_map(|o| o.lanes.clone()).collect();
+        let own_results: Vec<Lane> = i.operands[..i.definitions].iter().flat_map(|o| o.lanes.iter().copied()).collect();
         let hidden: Vec<Lane> = written.iter().copied().filter(|lane| !own_results.contains(lane)).collect();
         let rows = || rows.iter().filter(|(to, from)| is_vector(to) && is_vector(from)).copied();
         for (to, from) in rows() {
@@ -688,7 +692,7 @@ fn behind(block: &Block, mut near: Known, mut sunk: Known, stop: usize) -> Done<
                 "a copy for others ahead of its block makes it look needless"
             );
             let may = from.is(KILLED | RENAMABLE) && to.is(RENAMABLE);
-            let found = may && rows().any(|(_, from)| near.fresh.contains(&(from, true)));
+            let found = may && rows().any(|(_, from)| near.fresh.get(&from) == Some(&true));
             ensure!(!found, "not-followed", i, "its source was written for others ahead of its block");
         }
         [&mut near, &mut sunk, &mut own].into_iter().for_each(|known| known.access(&read, &written, &hidden));

@@ -201,7 +201,11 @@ impl Instruction {
 
     /// The lanes of all register operands that are chosen, in order.
     pub fn lanes(&self, chosen: impl Fn(&Operand) -> bool) -> Vec<Lane> {
-        self.operands.iter().filter(|operand| chosen(operand)).flat_map(|operand| operand.lanes.clone()).collect()
+        self.operands
+            .iter()
+            .filter(|operand| chosen(operand))
+            .flat_map(|operand| operand.lanes.iter().copied())
+            .collect()
     }
 
     /// KIND, BITS and whether it saves, of spill code (spec 7.3).

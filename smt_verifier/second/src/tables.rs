@@ -249,8 +249,16 @@ impl RegisterClass {
                     _ => &[(0, self.bits / 16)],
                 };
                 let base = tables().file(*file).0;
-                let mut members = (*first..=*last).step_by(*step as usize);
-                members.any(|number| parts.iter().any(|(offset, count)| picks(base + 2 * number + offset, *count)))
+                let first_lane = register.units.first().zip(picked.first());
+                parts.iter().any(|(offset, count)| {
+                    // Of the members only one may begin there.
+                    let start = first_lane.and_then(|(unit, lane)| unit.checked_sub(base + offset + lane));
+                    start.is_some_and(|start| {
+                        let number = start / 2;
+                        let is_member = start % 2 == 0 && (*first..=*last).contains(&number);
+                        is_member && (number - first) % step == 0 && picks(base + start + offset, *count)
+                    })
+                })
             }
             Member::Run { .. } => false,
         })
