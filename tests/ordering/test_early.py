@@ -36,7 +36,7 @@ def given() -> Planned:
 
 def too_many(plan: Plan) -> int:
     file = given().shared.parsed(given().pre_ra(plan), KERNEL.name)
-    return sum(most_too_many(build_problem(file, f, given().target, "vgpr")) for f in file.functions)
+    return sum(most_too_many(build_problem(file, f, given().work.target, "vgpr")) for f in file.functions)
 
 
 @needs_both
@@ -76,7 +76,7 @@ def test_efforts_try_one_some_or_all() -> None:
 def test_no_plan_without_the_second_checker_without_order_and_with_accumulators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert not OURS.suits(replace(given().target, unified_vgpr=True), (22, 1, 8), "")
+    assert not OURS.suits(replace(given().work.target, unified_vgpr=True), (22, 1, 8), "")
     data = KERNEL.read_bytes()
     assert not planned(data, KERNEL.name, Settings(order=False)).plans(ORDERED)
     monkeypatch.setattr("verilocc_mlir.pipeline.plans.second_program", lambda: None)
