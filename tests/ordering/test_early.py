@@ -55,14 +55,10 @@ def test_it_needs_fewer_registers_and_both_checkers_prove_it() -> None:
 
 @needs_both
 def test_it_is_tried_where_llvm_spills_and_taken_where_it_spills_less() -> None:
-    with_order, without = (
-        compile_module(KERNEL.read_bytes(), KERNEL.name, Settings(order=order)) for order in (True, False)
-    )
-    (ours,), (llvms,) = with_order.report.functions, without.report.functions
-    assert ours.plan.endswith("-ordered")
-    assert not llvms.plan.endswith("-ordered")
-    assert with_order.report.outcome == without.report.outcome == Outcome.PROVED
-    assert any("instructions stand elsewhere before allocation" in note for note in with_order.report.notes)
+    report = compile_module(KERNEL.read_bytes(), KERNEL.name, Settings()).report
+    assert report.functions[0].plan.endswith("-ordered")
+    assert report.outcome is Outcome.PROVED
+    assert any("instructions stand elsewhere before allocation" in note for note in report.notes)
 
 
 @needs_both
