@@ -17,7 +17,7 @@ from campaign.subject import PROCESSORS
 from campaign.units import PARTS, Row, run
 from support import REPOSITORY, few
 
-ROWS = {"operands": 3, "moves": 3, "header": 12, "certificate": 2}
+ROWS = {"operands": 2, "moves": 2, "header": 6, "certificate": 1}
 """Of each part, so many rows."""
 
 
