@@ -85,11 +85,11 @@ def measure(path: str, plans: Sequence[int], plan_model: str) -> Row:
     row: Row = {"name": name, "target": cpu, "part": part(name), "sources": source_digest()}
     try:
         given = planned(text.encode(), "kernel.ll", Settings(cpu))
-        llvm = Reference.of_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target)
+        llvm = Reference.of_assembly(given.work.compiler.direct(given.ir, "asm").decode(), given.work.target)
         if len(llvm.costs) != 1:
             return {**row, "error": f"{len(llvm.costs)} functions"}
         row["llvm"] = figures(
-            one(llvm.costs), sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct")
+            one(llvm.costs), sum(run.cpu_seconds for run in given.work.compiler.runs if run.stage == "direct")
         )
         for _ in range(2):  # The first one loads what the later ones have.
             row["fast"] = compiled(text, cpu, llvm, Settings(cpu, emit=Emit.ASM))

@@ -82,7 +82,7 @@ def measured(path: Path, effort: Effort) -> Row:
     except VeriloccError as error:
         return row | {"error": str(error)}
     given = planned(path.read_bytes(), path.name, Settings(cpu))
-    llvm = Reference.of_assembly(given.compiler.direct(given.ir, "asm").decode(), target(cpu))
+    llvm = Reference.of_assembly(given.work.compiler.direct(given.ir, "asm").decode(), target(cpu))
     row["llvm_spills"] = sum(map(spill_traffic, llvm.costs.values()))
     for name, code in (("over_llvm_without", codes[False]), ("over_llvm", codes[True])):
         costs = llvm.costs_of_assembly(code.decode())

@@ -39,10 +39,11 @@ from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.effort import BESIDE, OURS
+from verilocc_mlir.pipeline.effort import BESIDE
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned, plans_of
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.toolchain import ToolchainChoice
 
@@ -69,10 +70,10 @@ def chosen(directory: Path, each: int, alike: int, most_bytes: int) -> list[Row]
 def llvms(ir: str, settings: Settings) -> tuple[Row, Reference]:
     """LLVM's default compile."""
     given = planned(ir.encode(), "kernel.ll", settings)
-    assembly = given.compiler.direct(given.ir, "asm").decode()
-    reference = Reference.of_assembly(assembly, given.target)
+    assembly = given.work.compiler.direct(given.ir, "asm").decode()
+    reference = Reference.of_assembly(assembly, given.work.target)
     cost = one(reference.costs)
-    seconds = sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct")
+    seconds = sum(run.cpu_seconds for run in given.work.compiler.runs if run.stage == "direct")
     return figures(cost, seconds), reference
 
 

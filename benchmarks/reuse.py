@@ -27,11 +27,10 @@ from common import Log, Row, command, cpu_seconds, options, write
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import cost_of_assembly
-from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.key import source_digest
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import PhaseRunner
-from verilocc_mlir.pipeline.settings import Effort
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -65,19 +64,16 @@ def drafted(ir: str, cpu: str, allocator: DeterministicAllocator) -> Row:
     options = CompileOptions(cpu)
     given = load_input(ir.encode(), path="kernel", cpu=cpu, toolchain=find_toolchain(None))
     compiler = StagedCompiler(find_toolchain(None), replace(options, mattr=given.mattr))
-    clock = Clock()
-    runner = PhaseRunner(
-        (allocator,), target(cpu), lambda text, _: text, fallback=False, spills=SpillLimits(), solver_seconds=60,
-        clock=clock,
-    )  # fmt: skip
-    scalar = runner.draft(to_pre_ra(compiler, given.text).mir, "kernel", "sgpr")
+    work = Work("kernel", Settings(), compiler, target(cpu), (allocator,))
+    runner = PhaseRunner(work)
+    scalar = runner.draft(to_pre_ra(compiler, given.text).mir, "sgpr")
     text = compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
-    vector = runner.draft(text, "kernel", "vgpr")
+    vector = runner.draft(text, "vgpr")
     if not (scalar.is_ours and vector.is_ours):
         return {"error": "no allocation of ours"}
     assembly = compiler.finish(vector.after, "asm").decode()
     row = figures(one(cost_of_assembly(assembly, target(cpu))), cpu_seconds() - start)
-    return {**row, "allocate_seconds": round(clock.seconds.get("allocate", 0.0), 3)}
+    return {**row, "allocate_seconds": round(work.events.seconds.get("allocate", 0.0), 3)}
 
 
 def measure(row: Row, directory: str, audited: bool) -> Row:

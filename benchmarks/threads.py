@@ -140,8 +140,8 @@ def code(variant: Variant, cpu: str, directory: Path) -> Function:
     """The kernel as the LLVM in Triton compiles it."""
     ir = (directory / f"{variant.ir}.ll").read_bytes()
     given = planned(ir, f"{variant.ir}.ll", Settings(cpu, toolchain=ToolchainChoice.TRITON))
-    asked = replace(given.compiler.options, llc_options=(*given.compiler.options.llc_options, *variant.extra))
-    assembly = replace(given.compiler, options=asked).direct(given.ir, "asm").decode()
+    asked = replace(given.work.compiler.options, llc_options=(*given.work.compiler.options.llc_options, *variant.extra))
+    assembly = replace(given.work.compiler, options=asked).direct(given.ir, "asm").decode()
     (function,) = parse_assembly(assembly, target(cpu))
     # Loops get their counts by order.
     blocks = tuple(replace(block, ir_name="") for block in function.blocks)

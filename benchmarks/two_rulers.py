@@ -25,8 +25,8 @@ from common import Row, command, options, tree, write
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, balanced_plans, planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import TARGETS, target
 
@@ -65,7 +65,7 @@ def compiled(path: Path, scratch: Path) -> dict[str, Path]:
     if not done.exists():
         given = planned(path.read_bytes(), path.name, Settings(cpu_of(path)))
         packed = replace(given, allocators=(DeterministicAllocator(packed=True),), _runs={}, _costs_of_texts={})
-        texts = {"llvm": given.compiler.direct(given.ir, "asm"), "packed": _finished(packed, DEFAULT)}
+        texts = {"llvm": given.work.compiler.direct(given.ir, "asm"), "packed": _finished(packed, DEFAULT)}
         plans = dict.fromkeys((DEFAULT, *balanced_plans(spilled=True), *balanced_plans(spilled=False)))
         texts |= {plan.name: _finished(given, plan) for plan in given.plans(plans)}
         texts |= {name: _finished(given, DEFAULT, option) for name, option in AFTER_ALLOCATION.items()}
@@ -82,8 +82,8 @@ def compiled(path: Path, scratch: Path) -> dict[str, Path]:
 def _finished(given: Planned, plan: Plan, *more: str) -> bytes | None:
     """The final code of our allocation; LLVM goes on from it with ``more`` options."""
     text = given.runs(plan).draft(OURS)
-    options = replace(given.compiler.options, llc_options=(*given.compiler.options.llc_options, *more))
-    compiler = replace(given.compiler, options=options, _printed={}) if more else given.compiler
+    options = replace(given.work.compiler.options, llc_options=(*given.work.compiler.options.llc_options, *more))
+    compiler = replace(given.work.compiler, options=options, _printed={}) if more else given.work.compiler
     return None if text is None else compiler.finish(text, "asm", verify=False)
 
 

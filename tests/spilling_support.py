@@ -18,7 +18,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import Attempted, AttemptLimits, SpillLimits, try_allocators
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.spilling.code import with_shared_slots
 from verilocc_mlir.target.targets import target
@@ -62,7 +62,7 @@ def allocate(before: str, cpu: str, phase: Phase = "vgpr", spills: SpillLimits |
     file = parse_mir(text, "before.mir")
     limits = AttemptLimits(60.0, spills=spills or SpillLimits())
     found = tuple(
-        try_allocators((DeterministicAllocator(packed=True),), file, f, target(cpu), phase, Clock(), limits)
+        try_allocators((DeterministicAllocator(packed=True),), file, f, target(cpu), phase, Events(), limits)
         for f in file.functions
     )
     done = [c.function for c in found if c.function is not None]

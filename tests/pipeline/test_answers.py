@@ -9,8 +9,9 @@ from support import DEMO_KERNELS
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.candidates import AS_IT_IS, LABELLED, SLOTS, Answer, Candidate, candidate_costs
-from verilocc_mlir.pipeline.effort import BESIDE, OURS
+from verilocc_mlir.pipeline.effort import BESIDE, packing
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.ir_compat import with_attributes
 
@@ -59,7 +60,7 @@ def test_words_of_the_schedule_make_one_plan() -> None:
 def test_words_of_the_registers_make_a_way_to_allocate() -> None:
     assert Answer.of(("beside",)).variant is BESIDE
     variant = Answer.of(("packed", "beside", "to-memory", "spare-8")).variant
-    assert not variant.spread
+    assert variant.allocators is packing
     assert (variant.spills.load_ahead, variant.spills.accumulators) == (False, False)
     assert variant.spills.spare[0] == 8
     assert Answer.of(("spare-24",)).variant.spills.spare == (24, 32)

@@ -26,11 +26,12 @@ from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import plans as plan_rules
 from verilocc_mlir.pipeline import portfolio, runs
-from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillForWaves
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
-from verilocc_mlir.pipeline.effort import LLVM, variants
+from verilocc_mlir.pipeline.effort import improving, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
+from verilocc_mlir.pipeline.runs import LLVM, as_given, nobody
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.compile_document import schema
@@ -242,7 +243,7 @@ def test_of_large_functions_fast_tries_one_plan_beside_llvms(monkeypatch: pytest
         return real(self, candidate)
 
     def doomed(_: portfolio.Portfolio, __: str, candidate: portfolio.Candidate) -> list[str]:
-        return [] if candidate.variant.llvm else ["loses"]
+        return ["loses"] if candidate.variant.is_ours else []
 
     monkeypatch.setattr(portfolio.Portfolio, "_costs", noted)
     monkeypatch.setattr(portfolio.Portfolio, "_shortfalls", doomed)
@@ -469,12 +470,12 @@ class TestVariants:
     def test_best_goes_for_the_next_two_steps_of_occupancy(self, cpu: str) -> None:
         machine = target(cpu)
         found = variants(Effort.BEST, machine, 4)
-        assert [v.improved for v in found[:3]] == [False, False, True]
+        assert [v.allocators for v in found[:3]] == [as_given, nobody, improving]
         assert found[:2] == variants(Effort.BALANCED, machine, 4)
         assert 1 <= len(found[3:]) <= 2
         for variant in found[3:]:
             waves = int(variant.name.removesuffix(" waves"))
-            assert variant.spills.always
+            assert isinstance(variant.spills, SpillForWaves)
             assert waves > 4
             # So much is left free that no more than that step's registers are held.
             assert min(variant.spills.spare) + max_vectors(machine, waves) == min(machine.addressable_vectors, 256)

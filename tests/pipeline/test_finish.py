@@ -11,6 +11,7 @@ from toolchain_support import compiler, source
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain.descriptor import read_code_object
@@ -43,7 +44,7 @@ def allocated(ir: str) -> str:
 
 def finisher(ir: str) -> Finisher:
     staged = compiler(CPU)
-    return Finisher(staged, lambda names: staged.direct(without_functions(ir, names), verify=True), [])
+    return Finisher(staged, lambda names: staged.direct(without_functions(ir, names), verify=True), Events())
 
 
 def test_a_plain_compile_has_the_fault_and_says_so_only_when_it_is_asked() -> None:
@@ -90,11 +91,11 @@ def test_a_later_fault_that_only_our_text_shows_is_an_error() -> None:
     used = finisher(text)
     with pytest.raises(ToolFailure, match="undefined physical register"):
         used.finish(ours)
-    assert used.notes == []
+    assert used.events.notes == ()
     # Of the module that has both, a plain compile has both.
     used = finisher(both_halved())
     assert sorted(read_code_object(used.finish(ours)).kernels) == ["halves", "whole"]
-    assert [re.findall(r" in (\w+) after", note) for note in used.notes] == [["halves"], ["whole"]]
+    assert [re.findall(r" in (\w+) after", note) for note in used.events.notes] == [["halves"], ["whole"]]
     # A text that came through is not verified again.
     runs = len(used.compiler.runs)
     assert used.finish(ours, "asm")

@@ -35,10 +35,12 @@ from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
 from verilocc_mlir.hooks.triton.hook import cache_key
 from verilocc_mlir.pipeline import chosen_allocators
+from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.batch.executors import LocalExecutor
 from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys, allocator_versions
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.options import (
     OPTION_NAMES,
     OPTIONS,
@@ -286,7 +288,7 @@ class _Seen:
         self.efforts: list[Effort] = []
         self.samples: list[int | None] = []
         self.seconds: list[float] = []
-        self.runners: list[dict[str, Any]] = []
+        self.runners: list[tuple[Work, SpillLimits]] = []
         self.solver: list[float] = []
         self.tools: list[tuple[list[str], float]] = []
         self.drivers: set[str] = set()
@@ -318,8 +320,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
-    look("pipeline.portfolio.stated", lambda given, *_: _seen.stated.append(given.settings))
-    look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
+    look("pipeline.portfolio.stated", lambda given, *_: _seen.stated.append(given.work.settings))
+    look("pipeline.runs.PhaseRunner", lambda work, spills, _: _seen.runners.append((work, spills)))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
 
@@ -347,11 +349,11 @@ EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "allocator": lambda _, allocators: allocators == {"exact"},
     "model_samples": lambda seen, _: set(seen.samples) == {3},
     "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
-    "spill": lambda seen, _: {given["spills"].spare for given in seen.runners} == {()},
+    "spill": lambda seen, _: {spills.spare for _, spills in seen.runners} == {()},
     "order": lambda seen, _: not any("-start-before=si-post-ra-bundler" in command for command in _llc_commands(seen)),
-    "fallback": lambda seen, _: {given["fallback"] for given in seen.runners} == {False},
+    "fallback": lambda seen, _: {work.settings.fallback for work, _ in seen.runners} == {False},
     "verify": lambda seen, _: not any("-verify-machineinstrs" in command for command in _llc_commands(seen)),
-    "seconds": lambda seen, _: {given["clock"].budget.is_over for given in seen.runners} == {True},
+    "seconds": lambda seen, _: {work.events.budget.is_over for work, _ in seen.runners} == {True},
     "solver_seconds": lambda seen, _: set(seen.solver) == {11.0},
     "tool_seconds": lambda seen, _: {seconds for _, seconds in seen.tools} == {13.0},
     "toolchain": lambda seen, _: seen.drivers == {"TritonTools"},

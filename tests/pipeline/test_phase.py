@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from builders import TWO_FUNCTIONS
 from support import allocated_by_llvm, readable, run_llc
+from toolchain_support import compiler
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult
 from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import attempt as attempt_module
-from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import PhaseRunner, _without_attributes
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.targets import target
@@ -34,18 +35,21 @@ def llvm_allocate(text: str, phase: Phase) -> str:
     return readable(allocated_by_llvm(text, CPU, INDEX[phase], INDEX[phase]))
 
 
+@dataclass
+class Runner(PhaseRunner):
+    """With an LLVM of the test's own."""
+
+    llvm: Callable[[str, Phase], str] = llvm_allocate
+
+    def _llvm_allocate(self, text: str, phase: Phase) -> str:
+        return self.llvm(text, phase)
+
+
 def runner(
     chosen: Allocator | None, *, fallback: bool = True, llvm: Callable[[str, Phase], str] = llvm_allocate
 ) -> PhaseRunner:
-    return PhaseRunner(
-        () if chosen is None else (chosen,),
-        target(CPU),
-        llvm,
-        fallback=fallback,
-        spills=SpillLimits(),
-        solver_seconds=60.0,
-        clock=Clock(),
-    )
+    allocators = () if chosen is None else (chosen,)
+    return Runner(Work("two.mir", Settings(CPU, fallback=fallback), compiler(CPU), target(CPU), allocators), llvm=llvm)
 
 
 class Wrapped:
@@ -79,11 +83,11 @@ def fail_on(name: str) -> Callable[[AllocationProblem, Proposal], Proposal]:
 
 def test_our_allocation_is_proved_and_llvm_goes_on_from_it(pre: str) -> None:
     used = runner(allocator("deterministic"), llvm=lambda *_: pytest.fail("no fallback was needed"))
-    done = used.run(pre, "two.mir", "sgpr")
+    done = used.run(pre, "sgpr")
     text = run_llc(
         done.text or "", CPU, "-verify-machineinstrs", "-start-after=virtregrewriter,0", "-stop-before=greedy,2"
     )
-    last = used.run(readable(text), "two.mir", "vgpr")
+    last = used.run(readable(text), "vgpr")
     for result in (done, last):
         assert list(result.reports) == ["first", "second"]
         for report in result.reports.values():
@@ -96,7 +100,7 @@ def test_our_allocation_is_proved_and_llvm_goes_on_from_it(pre: str) -> None:
 
 
 def test_only_the_function_that_fails_falls_back(pre: str) -> None:
-    done = runner(Wrapped(fail_on("second"))).run(pre, "two.mir", "sgpr")
+    done = runner(Wrapped(fail_on("second"))).run(pre, "sgpr")
     first, second = done.reports["first"], done.reports["second"]
     assert (first.allocator, first.fallback, first.outcome) == ("spoilt", False, Outcome.PROVED)
     assert (second.allocator, second.fallback, second.outcome) == ("llvm", True, Outcome.PROVED)
@@ -111,14 +115,14 @@ def test_only_the_function_that_fails_falls_back(pre: str) -> None:
 
 
 def test_llvms_own_allocation_as_a_choice_is_no_fallback(pre: str) -> None:
-    done = runner(None).run(pre, "two.mir", "sgpr")
+    done = runner(None).run(pre, "sgpr")
     for report in done.reports.values():
         assert (report.allocator, report.fallback, report.outcome) == ("llvm", False, Outcome.PROVED)
         assert report.attempts[0].proof is None
 
 
 def test_a_clashing_proposal_is_refuted_by_name_and_replaced(pre: str) -> None:
-    report = runner(Wrapped(all_in_one)).run(pre, "two.mir", "sgpr").reports["first"]
+    report = runner(Wrapped(all_in_one)).run(pre, "sgpr").reports["first"]
     refuted = report.attempts[0]
     assert (refuted.ended, refuted.outcome) == ("prove", Outcome.REFUTED)
     assert refuted.proof is not None
@@ -131,7 +135,7 @@ def test_the_audit_does_not_rely_on_the_proof(pre: str, monkeypatch: pytest.Monk
         return ProofResult(Outcome.PROVED, 1)
 
     monkeypatch.setattr(attempt_module, "prove", gullible)
-    report = runner(Wrapped(all_in_one)).run(pre, "two.mir", "sgpr").reports["first"]
+    report = runner(Wrapped(all_in_one)).run(pre, "sgpr").reports["first"]
     refuted = report.attempts[0]
     assert (refuted.ended, refuted.outcome) == ("audit", Outcome.REFUTED)
     assert refuted.audit is not None
@@ -141,13 +145,13 @@ def test_the_audit_does_not_rely_on_the_proof(pre: str, monkeypatch: pytest.Monk
 
 
 def test_without_fallback_a_refuted_proposal_is_the_end(pre: str) -> None:
-    stopped = runner(Wrapped(all_in_one), fallback=False).run(pre, "two.mir", "sgpr")
+    stopped = runner(Wrapped(all_in_one), fallback=False).run(pre, "sgpr")
     assert stopped.text is None
     assert stopped.reports["first"].outcome is Outcome.REFUTED
 
 
 def test_without_fallback_giving_up_is_unknown(pre: str) -> None:
-    stopped = runner(Wrapped(fail_on("first")), fallback=False).run(pre, "two.mir", "sgpr")
+    stopped = runner(Wrapped(fail_on("first")), fallback=False).run(pre, "sgpr")
     assert stopped.text is None
     assert stopped.reports["first"].outcome is Outcome.UNKNOWN
     assert stopped.reports["second"].outcome is Outcome.PROVED
@@ -163,7 +167,7 @@ def test_a_wrong_llvm_is_not_trusted_either(pre: str) -> None:
         lines[at] = lines[at].replace("renamable $sgpr", "renamable $sgpr9", 1).replace("_sgpr", "_sgpr9", 1)
         return done if phase != "sgpr" else "".join(lines)
 
-    report = runner(None, llvm=corrupted).run(pre, "two.mir", "sgpr").reports["first"]
+    report = runner(None, llvm=corrupted).run(pre, "sgpr").reports["first"]
     assert report.outcome in (Outcome.REFUTED, Outcome.INVALID)
 
 

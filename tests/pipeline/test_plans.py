@@ -13,8 +13,8 @@ from support import DEMO_KERNELS, long
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, PLANS, Plan, Planned, planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain import ToolchainChoice
@@ -63,7 +63,7 @@ def test_attributes_guide_the_scheduler_and_leave_the_module_as_it_was() -> None
 @pytest.mark.parametrize("name", ["max-ilp", "trackers", *long("iterative-ilp", "top-down")])
 def test_what_llvm_does_after_the_text_does_not_depend_on_the_options(name: str) -> None:
     """So it does not matter to the result that they are not given again."""
-    plan, compiler = BY_NAME[name], gemm().compiler
+    plan, compiler = BY_NAME[name], gemm().work.compiler
     again = replace(compiler, options=replace(compiler.options, llc_options=plan.options))
     text = gemm().runs(plan).plain_text()
     assert again.finish(text, verify=False) == compiler.finish(text, verify=False)
@@ -82,13 +82,13 @@ def test_costs_are_the_same_every_time_and_one_text_is_costed_once() -> None:
 def test_loops_run_equally_often_in_all_codes_that_are_compared() -> None:
     """Whether the trip count can be read off the code depends on the order of its instructions."""
     given = planned(GEMM.encode(), "gemm.ll", Settings("gfx942"))
-    text = given.compiler.direct(given.ir, "asm")
+    text = given.work.compiler.direct(given.ir, "asm")
     (first,) = given.costs(text).values()
     (loop,) = first.loops
     assert (loop.trips, loop.source) == (8, "code")
     unknown, count = re.subn(r"v_cmp_lt_u64_e32 vcc, s\[\d+:\d+\]", "v_cmp_lt_u64_e32 vcc, s[90:91]", text.decode())
     assert count
-    (alone,) = cost_of_assembly(unknown, given.target).values()
+    (alone,) = cost_of_assembly(unknown, given.work.target).values()
     assert alone.loops[0].source == "default"
     assert alone.loops[0].trips == 10
     (again,) = given.costs(unknown.encode()).values()

@@ -20,7 +20,7 @@ from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import portfolio
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
-from verilocc_mlir.pipeline.effort import LLVM, OURS
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.plans import (
@@ -35,6 +35,7 @@ from verilocc_mlir.pipeline.plans import (
     tightest,
 )
 from verilocc_mlir.pipeline.portfolio import Portfolio
+from verilocc_mlir.pipeline.runs import LLVM, OURS
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
 from verilocc_mlir.toolchain import ToolchainChoice
@@ -151,7 +152,7 @@ def test_spilling_for_waves_is_not_rewarded() -> None:
     forced = with_attributes(ir, (("amdgpu-waves-per-eu", "16,16"),))
     given = planned(ir.encode(), "attn.ll", Settings("gfx1100"))
     (default,) = given.direct_cost().values()
-    (more,) = given.costs(given.compiler.direct(forced, "asm")).values()
+    (more,) = given.costs(given.work.compiler.direct(forced, "asm")).values()
     assert more.occupancy > default.occupancy
     assert spill_traffic(more) > spill_traffic(default)
     assert shortfalls(more, default)
@@ -201,18 +202,20 @@ def test_llvms_code_is_that_of_its_compile_where_a_text_loses_annotations(effort
     (function,) = done.report.functions
     assert done.report.outcome is Outcome.PROVED
     given = planned(ir.encode(), "k.ll", settings)
-    direct, text = given.compiler.direct(given.ir, "asm"), done.also[Emit.MIR].decode()
-    finished = given.compiler.finish(text, "asm")
+    direct, text = given.work.compiler.direct(given.ir, "asm"), done.also[Emit.MIR].decode()
+    finished = given.work.compiler.finish(text, "asm")
     assert function.variant == LLVM.name
     assert done.data is not None
-    if loses_mmra(given.ir, given.compiler.toolchain.version):
+    if loses_mmra(given.ir, given.work.compiler.toolchain.version):
         assert instructions(finished) != instructions(direct)
     assert same_but_waits(finished.decode(), direct.decode())
     assert instructions(done.data) == instructions(direct)
     assert not same_but_waits(direct.decode(), re.sub(r"(v_add_f32_e32 v)\d+", r"\g<1>99", direct.decode(), count=1))
     # The same with one instruction changed is not LLVM's compile, whatever the annotations say.
     other = text.replace("V_ADD_F32_e64", "V_SUB_F32_e64", 1)
-    used = Finisher(given.compiler, lambda _: None, [], llvms={text: lambda _: direct, other: lambda _: direct})
+    used = Finisher(
+        given.work.compiler, lambda _: None, Events(), llvms={text: lambda _: direct, other: lambda _: direct}
+    )
     assert used.finish(text, "asm") == direct
     assert "v_sub_f32" in used.finish(other, "asm").decode()
 

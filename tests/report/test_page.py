@@ -316,7 +316,7 @@ def test_actions_and_costs_given_in_are_shown() -> None:
     *before, last = recording.phases
     assert last.problem is not None
     action = Action("spill", last.problem.ranges[3].name, 4 * 100 + 2, "next used in 812 instructions", 10.0)
-    given = Recording([*before, replace(last, actions=(action,))], recording.target)
+    given = Recording([*before, replace(last, actions=(action,))])
     page = page_of(done, given, costs={"gemm": (CostRow("VALU issue", 1200, 1500.5, "cycles"), CostRow("LDS", 3))})
     assert "next used in 812 instructions" in page.text
     assert [m for m in page.data()[-1]["moves"] if m == [400, "spill"]]

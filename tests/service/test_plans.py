@@ -81,7 +81,7 @@ class Kernel:
 @pytest.fixture(scope="module")
 def kernel() -> Kernel:
     given = planned(KERNEL.read_bytes(), KERNEL.name, Settings(effort=Effort.LEARNED))
-    code = given.compiler.direct(given.ir, "asm")
+    code = given.work.compiler.direct(given.ir, "asm")
     facts = choose.facts_of(given, DEFAULT, code)
     assert facts is not None
     return Kernel(given, code, facts)
@@ -388,8 +388,9 @@ class There:
 def test_answers_of_a_server_are_read_and_the_model_here_follows(
     kernel: Kernel, model: Path, there: There, name: str, answers: list[str] | None, notes: int
 ) -> None:
-    settings = replace(kernel.given.settings, plan_model=model)
-    said = stated(replace(kernel.given, allocators=(there,), settings=settings), DEFAULT, kernel.code)
+    settings = replace(kernel.given.work.settings, plan_model=model)
+    work = replace(kernel.given.work, allocators=(there,), settings=settings)
+    said = stated(replace(kernel.given, work=work), DEFAULT, kernel.code)
     expected = answers or [str(answer) for answer in Stater(model, "gfx1201").ranked(kernel.facts)]
     assert (said.model, [str(answer) for answer in said.answers], len(said.notes)) == (name, expected, notes)
 
@@ -428,7 +429,8 @@ def test_the_example_goes_the_whole_way(model: Path, tmp_path: Path) -> None:
 
 def test_without_facts_no_server_is_asked(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "facts_of", lambda *_: None)
-    said = stated(replace(kernel.given, allocators=(There(fails=True),)), DEFAULT, kernel.code)
+    work = replace(kernel.given.work, allocators=(There(fails=True),))
+    said = stated(replace(kernel.given, work=work), DEFAULT, kernel.code)
     why = "the allocation problem of the dearest function cannot be stated"
     assert (said.model, said.answers, said.notes) == ("", (), (f"plans: none of a model is tried: {why}",))
 

@@ -107,7 +107,7 @@ def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], r
     if required:
         check_one_error(shown.err)
     else:
-        assert run([*argv, "-q", "--no-cache"]) == ExitCode.PROVED
+        assert run([*argv, "-q"]) == ExitCode.PROVED
         assert f"had not its part: in 1 of 1 kernels: {said_of(nobody)}" in capsys.readouterr().err
 
 

@@ -25,14 +25,15 @@ from spilling_support import (
     object_of,
     proved,
 )
-from support import DEMO_KERNELS, allocated_by_llvm, cpu_of, few, run_llc, run_opt
+from support import DEMO_KERNELS, cpu_of, few, run_llc, run_opt
+from toolchain_support import compiler
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import PhaseRunner
-from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
 
 KERNELS = DEMO_KERNELS
@@ -167,23 +168,13 @@ def two(cpu: str) -> str:
     return before_phase(kernel([*loads(24), *stores(names)], 16) + definition, cpu)
 
 
-INDEX: dict[Phase, int] = {"sgpr": 0, "wwm": 1, "vgpr": 2}
-
-
 def runner(cpu: str, *, fallback: bool = True, spills: SpillLimits | None = None) -> PhaseRunner:
-    return PhaseRunner(
-        (allocator("deterministic"),),
-        target(cpu),
-        lambda text, phase: as_read(allocated_by_llvm(text, cpu, INDEX[phase], INDEX[phase]), cpu),
-        fallback=fallback,
-        spills=spills or SpillLimits(),
-        solver_seconds=60.0,
-        clock=Clock(),
-    )
+    work = Work("two.mir", Settings(cpu, fallback=fallback), compiler(cpu), target(cpu), (allocator("deterministic"),))
+    return PhaseRunner(work, spills or SpillLimits())
 
 
 def test_of_two_functions_the_one_that_must_spills() -> None:
-    done = runner("gfx1100").run(as_read(two("gfx1100"), "gfx1100"), "two.mir", "vgpr")
+    done = runner("gfx1100").run(as_read(two("gfx1100"), "gfx1100"), "vgpr")
     big, small = done.reports["k"], done.reports["small"]
     for report in (big, small):
         assert (report.outcome, report.fallback) == (Outcome.PROVED, False)
@@ -198,13 +189,13 @@ def test_of_two_functions_the_one_that_must_spills() -> None:
 
 
 def test_without_spilling_that_one_is_llvms() -> None:
-    done = runner("gfx1100", spills=NOTHING_SPILLED).run(as_read(two("gfx1100"), "gfx1100"), "two.mir", "vgpr")
+    done = runner("gfx1100", spills=NOTHING_SPILLED).run(as_read(two("gfx1100"), "gfx1100"), "vgpr")
     assert done.reports["k"].fallback
     assert done.reports["k"].fallback_reason.endswith("VGPRs are needed at once, 16 are free there")
     assert done.reports["k"].spills == ()
     assert not done.reports["small"].fallback
     alone = runner("gfx1100", spills=NOTHING_SPILLED, fallback=False)
-    assert alone.run(as_read(two("gfx1100"), "gfx1100"), "two.mir", "vgpr").text is None
+    assert alone.run(as_read(two("gfx1100"), "gfx1100"), "vgpr").text is None
 
 
 HALVES = "\n".join(

@@ -16,8 +16,8 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.spilling.code import with_shared_slots
 from verilocc_mlir.toolchain import ToolchainChoice
@@ -104,9 +104,9 @@ def test_a_compilation_takes_less_private_memory_and_llvms_no_more_than_its_own(
     ours, llvms, direct = (
         int(re.findall(r"ScratchSize: (\d+)", assembly.decode())[0])
         for assembly in (
-            given.compiler.finish(given.runs(DEFAULT).draft(OURS) or "", "asm"),
-            given.compiler.finish(given.runs(DEFAULT).plain_text(), "asm"),
-            given.compiler.direct(given.ir, "asm"),
+            given.work.compiler.finish(given.runs(DEFAULT).draft(OURS) or "", "asm"),
+            given.work.compiler.finish(given.runs(DEFAULT).plain_text(), "asm"),
+            given.work.compiler.direct(given.ir, "asm"),
         )
     )
     assert 0 < ours < 24 * 4

@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile
 from support import cpu_of, each_kernel
 from toolchain_support import compiler, source, tools
 
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.loaded_tools import LIBRARY
@@ -93,9 +93,9 @@ def test_llvm_changes_no_code_between_the_phases_where_it_is_left_out(
     resumed = planned(path.read_bytes(), path.name, Settings(cpu=cpu_of(path)))
     other = resumed.runs(DEFAULT).draft(OURS)
     assert other is not None
-    assert "resume-vgpr" in [run.stage for run in resumed.compiler.runs]
-    assert "resume-vgpr" not in [run.stage for run in given.compiler.runs]
-    assert code(given.compiler, draft) == code(resumed.compiler, other)
+    assert "resume-vgpr" in [run.stage for run in resumed.work.compiler.runs]
+    assert "resume-vgpr" not in [run.stage for run in given.work.compiler.runs]
+    assert code(given.work.compiler, draft) == code(resumed.work.compiler, other)
 
 
 def code(staged: StagedCompiler, text: str) -> list[str]:

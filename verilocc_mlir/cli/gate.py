@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from verilocc_mlir.cli.given import POSITIVE, Command, given_as, grouped_help
-from verilocc_mlir.cli.output import check_writable, read, write
+from verilocc_mlir.cli.output import check_writable, read, read_file, write
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.gate import compare, of_no_kernel, read_budgets, read_kernels, read_tolerances
 from verilocc_mlir.pipeline.settings import Settings
@@ -117,7 +117,7 @@ def gate_command(given: _GateGiven) -> int:
     )
     before = _baseline(given.baseline, given.update) if given.baseline else None
     settings = Settings(cpu=given.cpu, features=given.features, llvm=given.llvm, tool_seconds=given.tool_seconds)
-    now = read_kernels(given.paths, settings, disassemble=given.disassemble)
+    now = read_kernels(given.paths, settings, read_file, disassemble=given.disassemble)
     failing = frozenset((Status.WORSE, *map(Status, given.fail_on)))
     rows = compare(before, now.kernels, allowed, budgets)
     notes = (*now.notes, *of_no_kernel(budgets, now.kernels))

@@ -36,10 +36,19 @@ def read(path: str) -> bytes:
         if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise InputError("standard input is closed", hint="name a file")
         return sys.stdin.buffer.read()
+    return read_file(Path(path))
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     try:
-        return Path(path).read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def check_writable(path: str) -> None:

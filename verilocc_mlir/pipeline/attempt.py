@@ -23,7 +23,7 @@ from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.printer import print_mir, with_register_rows
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.results.compile import Attempt, CheckFinding, CheckResult
@@ -109,7 +109,7 @@ def proposals(
     allocators: Sequence[Allocator],
     problem: AllocationProblem,
     prove: Callable[[Proposal], ProofResult],
-    clock: Clock,
+    events: Events,
     *,
     attempts: int = DEFAULT_ATTEMPTS,
     text: Callable[[], str] | None = None,
@@ -118,7 +118,7 @@ def proposals(
 
     Args:
         allocators: the one wanted first, then what to fall back to.
-        clock: takes the CPU time, as ``allocate`` and ``prove``.
+        events: takes the CPU time, as ``allocate`` and ``prove``.
         attempts: proposals of each allocator that can try again; others are asked once, they would answer the same.
         text: gives the machine IR of which ``problem`` is the problem, for allocators that read it; None: there is
             none.
@@ -128,7 +128,7 @@ def proposals(
         server = allocator.address if isinstance(allocator, Remote) else ""
         for _ in range(attempts if isinstance(allocator, Regenerating) else 1):
             try:
-                with clock.measure("allocate"), interruptible():
+                with events.measure("allocate"), interruptible():
                     proposal = _propose(allocator, problem, refuted, text)
             except Exception as error:
                 if is_out_of_memory(error):
@@ -140,7 +140,7 @@ def proposals(
                     failure.tries,
                 )  # fmt: skip
                 break
-            with clock.measure("prove"):
+            with events.measure("prove"):
                 proof = prove(proposal)
                 refutation, nearest = _refuted(problem, proposal, proof)
             use = proposal.use if isinstance(proposal, ModelProposal) else None
@@ -266,15 +266,28 @@ class SpillLimits:
         spare: registers left free at every point, each tried in turn; none: nothing is spilled.
         load_ahead: load what was spilled before it is used, where registers are free.
         accumulators: copy to free AGPRs before memory is used.
-        always: spill so much at once, also where everything fits (for more waves).
         steps: how often a little more is spilled just where a range that is split finds no room.
     """
 
     spare: tuple[int, ...] = SPARE_REGISTERS
     load_ahead: bool = True
     accumulators: bool = True
-    always: bool = False
     steps: int = STEPS
+
+    def is_due(self, attempted: Attempted, tries: int) -> bool:
+        """Whether so much is spilled, after ``tries`` with less: where there is no room."""
+        return attempted.lacks_room
+
+
+@dataclass(frozen=True)
+class SpillForWaves(SpillLimits):
+    """Spilled at once, also where everything fits: with fewer registers there are more waves."""
+
+    steps: int = 0
+
+    def is_due(self, attempted: Attempted, tries: int) -> bool:
+        """As for ``SpillLimits``, and in any case once."""
+        return attempted.lacks_room or not tries
 
 
 @dataclass(frozen=True)
@@ -310,7 +323,7 @@ def try_allocators(
     function: MachineFunction,
     target: Target,
     phase: Phase,
-    clock: Clock,
+    events: Events,
     limits: AttemptLimits,
     start: Start | None = None,
 ) -> Attempted:
@@ -321,17 +334,12 @@ def try_allocators(
     Args:
         start: of the same function, with the same allocators; None: it is made here.
     """
-    start = start or begin(allocators, file, function, target, phase, clock, limits)
+    start = start or begin(allocators, file, function, target, phase, events, limits)
     attempted, source = start.attempted, start.source
     problem = start.problem
-    if (
-        limits.same_text
-        or problem is None
-        or not limits.spills.spare
-        or not (attempted.lacks_room or limits.spills.always)
-    ):
+    if limits.same_text or problem is None or not limits.spills.spare or not limits.spills.is_due(attempted, 0):
         return attempted
-    with clock.measure("spill"):
+    with events.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     held: Attempted | None = None
     spares = limits.spills.spare
@@ -339,11 +347,11 @@ def try_allocators(
         spares = spares[2::2] or spares[-1:]
     try:
         for number, spare in enumerate(spares):
-            if clock.budget.is_over or not (attempted.lacks_room or (limits.spills.always and not number)):
+            if events.budget.is_over or not limits.spills.is_due(attempted, number):
                 break
             if held is not None and problem.is_large:
                 break
-            with clock.measure("spill"):
+            with events.measure("spill"):
                 relieved = spiller.relieve(
                     spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators
                 )
@@ -351,15 +359,15 @@ def try_allocators(
                 break
             if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue
-            with clock.measure("build"):
+            with events.measure("build"):
                 smaller = build_problem(file, relieved.function, target, phase)
             last = spare == spares[-1]
             chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
-            whole = again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+            whole = again = _try(chosen, file, relieved.function, smaller, target, events, limits)
             if held is None:
-                splits = _Splits(file, target, phase, clock, limits)
+                splits = _Splits(file, target, phase, events, limits)
                 again = splits.after(whole, relieved.function)
-                if again.lacks_room and not number and not limits.spills.always and not problem.is_large:
+                if again.lacks_room and not number and limits.spills.steps and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
             result = replace(_after(attempted, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
             if again.spills and relieved.actions:
@@ -391,7 +399,7 @@ class _Splits:
     file: MirFile
     target: Target
     phase: Phase
-    clock: Clock
+    events: Events
     limits: AttemptLimits
     stuck: Stuck | None = None
 
@@ -404,15 +412,15 @@ class _Splits:
         from verilocc_mlir.spilling.ground import ground
         from verilocc_mlir.splitting.search import Laid, Stuck, split
 
-        with self.clock.measure("spill"):
+        with self.events.measure("spill"):
             result = split(ground(source, attempted.problem, self.target), last.partial)
         if isinstance(result, Stuck):
             self.stuck = result
             return attempted
-        with self.clock.measure("build"):
+        with self.events.measure("build"):
             problem = build_problem(self.file, result.function, self.target, self.phase)
         laid = Laid(last.allocator, last.version, result.registers)
-        again = _try((laid,), self.file, result.function, problem, self.target, self.clock, self.limits)
+        again = _try((laid,), self.file, result.function, problem, self.target, self.events, self.limits)
         return attempted if again.function is None else replace(_after(attempted, again), spills=result.actions)
 
     def with_room(
@@ -426,19 +434,19 @@ class _Splits:
         try:
             everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
             for _ in range(spills.steps):
-                if self.stuck is None or last.partial is None or everywhere is None or self.clock.budget.is_over:
+                if self.stuck is None or last.partial is None or everywhere is None or self.events.budget.is_over:
                     break
                 at = relieved.text.origins[self.stuck.index]
                 around = max(at - 3, 0), at + 1
                 tight = (*tight, (*around, relieved.least_free(*around) + 2))
-                with self.clock.measure("spill"):
+                with self.events.measure("spill"):
                     more = spiller.relieve(
                         spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight, leave=LEAVE
                     )
                 if more is None or more.cost > everywhere.cost:
                     break
                 relieved = more
-                with self.clock.measure("build"):
+                with self.events.measure("build"):
                     problem = build_problem(self.file, relieved.function, self.target, self.phase)
                 # Nothing has a place yet: what the allocator found is of another text.
                 nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
@@ -457,34 +465,34 @@ def begin(
     function: MachineFunction,
     target: Target,
     phase: Phase,
-    clock: Clock,
+    events: Events,
     limits: AttemptLimits,
 ) -> Start:
     """The attempts at a function as it is."""
     source = function if limits.same_text else _banked(function, target, phase)
     try:
-        with clock.measure("build"):
+        with events.measure("build"):
             problem = build_problem(file, source, target, phase)
     except UnsupportedError as error:
         return Start(Attempted((Attempt(allocators[0].name, "build", error.what),)), source)
-    source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, clock)
-    attempted = _try(allocators, file, source, problem, target, clock, limits)
+    source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, events)
+    attempted = _try(allocators, file, source, problem, target, events, limits)
     if attempted.lacks_room and source is not function:
         # Both files together have more room, and so has a function whose arguments may move.
         source = function
-        with clock.measure("build"):
+        with events.measure("build"):
             problem = build_problem(file, source, target, phase)
-        attempted = _after(attempted, _try(allocators, file, source, problem, target, clock, limits))
+        attempted = _after(attempted, _try(allocators, file, source, problem, target, events, limits))
     if limits.spills.spare and not limits.same_text:
-        attempted = _Splits(file, target, phase, clock, limits).after(attempted, source)
+        attempted = _Splits(file, target, phase, events, limits).after(attempted, source)
     return Start(attempted, source, problem)
 
 
 def _in_place(
-    file: MirFile, source: MachineFunction, problem: AllocationProblem, target: Target, phase: Phase, clock: Clock
+    file: MirFile, source: MachineFunction, problem: AllocationProblem, target: Target, phase: Phase, events: Events
 ) -> tuple[MachineFunction, AllocationProblem]:
     """The function with arguments of calls that stay where they are, and its problem."""
-    with clock.measure("build"):
+    with events.measure("build"):
         changed = arguments_in_place(file, source, problem, target)
         return (source, problem) if changed is None else (changed, build_problem(file, changed, target, phase))
 
@@ -517,7 +525,7 @@ def _try(
     function: MachineFunction,
     problem: AllocationProblem,
     target: Target,
-    clock: Clock,
+    events: Events,
     limits: AttemptLimits,
 ) -> Attempted:
     """Each allocator on ``problem``, which is that of ``function``."""
@@ -528,7 +536,7 @@ def _try(
     attempts: list[Attempt] = []
     proposed_so_far: list[Proposed] = []
     text = partial(text_of, file, function)
-    for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts, text=text):
+    for proposed in proposals(allocators, problem, check, events, attempts=limits.attempts, text=text):
         proposed_so_far.append(proposed)
         whose = Attempt(
             proposed.allocator, "", server=proposed.server, version=proposed.version, model=proposed.use,
@@ -542,7 +550,7 @@ def _try(
             attempts.append(replace(whose, ended="prove", reason=_first(proof), proof=proof))
             continue
         try:
-            with clock.measure("rewrite"):
+            with events.measure("rewrite"):
                 rewritten = rewrite_function(file, function, problem, proposed.proposal, target)
         except UnsupportedError as error:
             attempts.append(replace(whose, ended="rewrite", reason=error.what, proof=proof))

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field, replace
 
 from smt_verifier.audit import check_calls, may_write
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
-from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import PhaseRunner
-from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import FunctionAttributes, function_attributes
@@ -46,16 +45,17 @@ _REGISTERS_A_SPARE_ONE = 8
 instructions, and what it then may not write, ask for more."""
 
 
-class BrokenPromiseError(VeriloccError):
-    """The final code overwrites what a mask says is kept, or that could not be shown.
+@dataclass(frozen=True)
+class Broken:
+    """A promise that the final code does not keep, or of which that could not be shown.
 
     Attributes:
+        why: in a line.
         doubtful: units that a function overwrites, or may, although a mask says that it keeps them, by its name.
     """
 
-    def __init__(self, what: str, doubtful: Mapping[str, frozenset[int]] | None = None) -> None:
-        super().__init__(what)
-        self.doubtful = doubtful or {}
+    why: str
+    doubtful: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def callees_first(
     path: str,
     compiler: StagedCompiler,
     target: Target,
-    withheld: Mapping[str, frozenset[int]] | None = None,
+    withheld: Mapping[str, frozenset[int]],
 ) -> Promises:
     """``text``, machine IR before the first phase, with masks of what the local functions in it leave alone.
 
@@ -97,7 +97,7 @@ def callees_first(
         draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
         for number, names in enumerate(levels):
             found = draft.kept(with_masks(file, kept), names, len(levels) - number)
-            kept |= {name: units - (withheld or {}).get(name, frozenset()) for name, units in found.items()}
+            kept |= {name: units - withheld.get(name, frozenset()) for name, units in found.items()}
     except VeriloccError:
         return Promises(text)
     kept = {name: units for name, units in kept.items() if units}
@@ -113,22 +113,23 @@ def to_withhold(promises: Promises, file: MirFile, unproved: Collection[str]) ->
     return {name: frozenset[int]().union(*map(file_units, REGISTERS)) for name in names & promises.kept.keys()}
 
 
-def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> None:
+def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> Broken | None:
     """Prove that the code of ``obj``, which was made of the allocated ``text``, keeps what the masks in it say.
 
-    Raises:
-        BrokenPromiseError: it does not, or the object is not what LLVM prints of the code that was looked at.
+    Returns:
+        What it does not keep; also where the object is not what LLVM prints of the code that was looked at.
     """
     late = compiler.late(text)
     if not compiler.is_of(obj, late, text):
-        raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
+        return Broken("the object is not the one that LLVM makes of the text behind its last pass")
     allocated, code = parse_mir(text, path), parse_mir(late, f"{path} behind the last pass")
     findings = check_calls(allocated, code, target)
-    if findings:
-        file = replace(code, functions=(*allocated.functions, *code.functions))
-        lost = {f.name: may_write(f, kept_for_callers(file, f.name, target)) for f in code.functions}
-        message = f"{findings[0].message}: {findings[0].instruction}"
-        raise BrokenPromiseError(message, {name: units for name, units in lost.items() if units})
+    if not findings:
+        return None
+    file = replace(code, functions=(*allocated.functions, *code.functions))
+    lost = {f.name: may_write(f, kept_for_callers(file, f.name, target)) for f in code.functions}
+    message = f"{findings[0].message}: {findings[0].instruction}"
+    return Broken(message, {name: units for name, units in lost.items() if units})
 
 
 def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:
@@ -208,22 +209,13 @@ class _Draft:
 
     def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
         """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""
-        runner = PhaseRunner(
-            (DeterministicAllocator(packed=True),), self.target, _no_fallback,
-            fallback=False, spills=SpillLimits(), solver_seconds=DEFAULT_SOLVER_SECONDS, clock=Clock(),
-        )  # fmt: skip
-        path = self.file.path
-        scalar = runner.draft(_alone(parse_mir(text, path), names), path, "sgpr")
-        vector = runner.draft(
-            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), path, "vgpr"
-        )
+        path, ours = self.file.path, (DeterministicAllocator(packed=True),)
+        runner = PhaseRunner(Work(path, Settings(), self.compiler, self.target, ours))
+        scalar = runner.draft(_alone(parse_mir(text, path), names), "sgpr")
+        vector = runner.draft(self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), "vgpr")
         if not (scalar.is_ours and vector.is_ours):
             raise UnsupportedError("a callee has no allocation of ours")
         return parse_mir(vector.after, path), parse_mir(self.compiler.late(vector.after), path)
-
-
-def _no_fallback(_text: str, _phase: str) -> str:
-    raise ToolchainError("a draft takes no allocation of LLVM's")
 
 
 def _alone(file: MirFile, names: Collection[str]) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillLimits
-from verilocc_mlir.pipeline.clock import cpu_seconds
-from verilocc_mlir.pipeline.effort import BESIDE, OURS, Variant
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillForWaves, SpillLimits
+from verilocc_mlir.pipeline.effort import BESIDE, packing
+from verilocc_mlir.pipeline.events import cpu_seconds
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, Plan, Planned
+from verilocc_mlir.pipeline.runs import OURS, Variant, as_given
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def candidate_costs(given: Planned, candidates: Iterable[Candidate]) -> list[Can
 def effective(given: Planned, candidate: Candidate) -> Variant:
     """The variant, or ``OURS`` where it differs from that only in how registers are spilled, and none is."""
     variant = candidate.variant
-    alike = replace(variant, name=OURS.name, spills=OURS.spills) == OURS and not variant.spills.always
-    if not alike or variant == OURS:
+    alike = replace(variant, name=OURS.name, spills=OURS.spills) == OURS
+    if not alike or variant == OURS or isinstance(variant.spills, SpillForWaves):
         return variant
     runs = given.runs(candidate.plan)
     return OURS if runs.draft(OURS) is not None and not runs.saves(OURS) else variant
@@ -96,7 +97,7 @@ def _costed(given: Planned, candidate: Candidate) -> CandidateCost:
 
 
 def _cpu_seconds(given: Planned) -> float:
-    return cpu_seconds() + sum(run.cpu_seconds for run in given.compiler.runs)
+    return cpu_seconds() + sum(run.cpu_seconds for run in given.work.compiler.runs)
 
 
 # Answers: how a function is to be compiled, in a few words, one for each decision that a search or a model makes.
@@ -203,7 +204,7 @@ class Answer:
             load_ahead="beside" not in words,
             accumulators="to-memory" not in words,
         )
-        return Variant(" + ".join(words), spread="packed" not in words, spills=spills)
+        return Variant(" + ".join(words), packing if "packed" in words else as_given, spills)
 
     @property
     def candidate(self) -> Candidate:

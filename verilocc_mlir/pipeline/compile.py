@@ -2,7 +2,7 @@
 
 Each step is a function of values that do not change: a ``Request`` is opened (``Opened``), lowered to the text before
 the first phase (``Lowered``), settled (``Settled``: an allocation of every function), and finished (``Finished``: the
-object, compared with a direct compile). Notes and the clock go with them.
+object, compared with a direct compile). What is to be said on the way goes to one stream of events (``events.py``).
 
 A module is compiled again without a promise that its final code breaks, and without functions that nobody proves.
 """
@@ -23,22 +23,22 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.budget import within
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
-from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, to_withhold
+from verilocc_mlir.pipeline.callees import Broken, Promises, callees_first, check_promises, to_withhold
 from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
-from verilocc_mlir.pipeline.clock import Budget, Clock
+from verilocc_mlir.pipeline.events import Assembled, Budget, Decided, Events, Listener, Spent
 from verilocc_mlir.pipeline.finish import Finished, Finisher, LateOrder, PlainCode, late_order
 from verilocc_mlir.pipeline.guard import left_out_with, rest_without
 from verilocc_mlir.pipeline.learned import check_plan_model
-from verilocc_mlir.pipeline.opened import open_input
-from verilocc_mlir.pipeline.plans import DEFAULT, Planned
+from verilocc_mlir.pipeline.opened import Work, open_input
+from verilocc_mlir.pipeline.plans import DEFAULT, Allocating, Planned
 from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.resources import resources_by_name
-from verilocc_mlir.pipeline.runs import Result
+from verilocc_mlir.pipeline.runs import Result, Runs, only_proved, whatever_it_is
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings, check_required, missed_by_server, require_server
 from verilocc_mlir.results.compile import FunctionReport, Report, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
-from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.inputs import Input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
@@ -62,13 +62,15 @@ class Compiled:
 
     ``data`` is the result in the form asked for, None where a phase ended without any text; ``also`` the further forms
     asked for. They may be unproved: whoever writes them looks at ``report.outcome`` first. ``before`` is the machine IR
-    as it entered the first phase; ``also`` with Emit.MIR is what left the last one.
+    as it entered the first phase; ``also`` with Emit.MIR is what left the last one. ``records``: what the phases were
+    decided on, where that is recorded.
     """
 
     data: bytes | None
     report: Report
     also: Mapping[Emit, bytes] = field(default_factory=dict[Emit, bytes])
     before: str = ""
+    records: tuple[PhaseRecord, ...] = ()
 
 
 def compile_module(
@@ -98,51 +100,61 @@ def compile_module(
     check_required(settings)
     if settings.plan_model is not None or settings.effort is Effort.LEARNED:
         check_plan_model(settings)
-    request = Request(data, path, settings, allow_unproved, allocators, recording)
+    # What is recorded is one compilation, so it is not compared with another.
+    runs, listeners, once = (Runs, (), _best) if recording is None else (recording.runs, (recording.hear,), _promised)
+    allocating = partial(runs, accepts=whatever_it_is if allow_unproved else only_proved)
+    request = Request(data, path, settings, allocators, allocating, listeners)
     whole = allow_unproved or not settings.fallback
-    compiled = _promised(request) if whole else _without_unproved(request)
+    compiled = once(request).compiled if whole else _without_unproved(request, once)
     require_server(settings, compiled.report)
     return compiled
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: the arguments of ``compile_module``, and the functions of which LLVM shall make nothing."""
+    """What is asked for.
+
+    Attributes:
+        allocators: as for ``compile_module``.
+        allocating: makes the runs of a text, which end as it is asked for.
+        listeners: to what is told meanwhile.
+        left_out: functions of which LLVM shall make nothing.
+    """
 
     data: bytes
     path: str
     settings: Settings
-    allow_unproved: bool
     allocators: Sequence[Allocator] | None
-    recording: Recording | None
+    allocating: Allocating
+    listeners: tuple[Listener, ...] = ()
     left_out: frozenset[str] = frozenset()
 
 
 # The whole module, else the rest of it without the functions that nobody proves.
 
 
-def _without_unproved(request: Request) -> Compiled:
+def _without_unproved(request: Request, once: Callable[[Request], _Final]) -> Compiled:
     """The rest of the module where there is one, else what became of all of it."""
     left_out: dict[str, FunctionReport | str] = {}
     records: list[PhaseRecord] = []
     first: Compiled | VeriloccError | None = None
     while True:
         try:
-            outcome = _promised(replace(request, left_out=frozenset(left_out)))
+            outcome = once(replace(request, left_out=frozenset(left_out))).compiled
         except VeriloccError as error:
             # Also where the linker wants what is left out, say.
             outcome = error
         unproved = _unproved(outcome)
         if isinstance(outcome, Compiled) and not unproved:
-            return _with_left_out(outcome, left_out, request.recording, records)
+            return _with_left_out(outcome, left_out, records, Events(listeners=request.listeners))
         first = first or outcome
         more = left_out_with(unproved, left_out, _open(request)[0].text) if unproved else {}
         if not more:
             if isinstance(first, VeriloccError):
                 raise first
             return first
-        if request.recording is not None:
-            records += [record for record in request.recording.phases if record.function in more]
+        if isinstance(outcome, Compiled):
+            records += [record for record in outcome.records if record.function in more]
         left_out |= more
 
 
@@ -158,14 +170,13 @@ def _unproved(outcome: Compiled | VeriloccError) -> Mapping[str, FunctionReport 
 def _with_left_out(
     compiled: Compiled,
     left_out: Mapping[str, FunctionReport | str],
-    recording: Recording | None,
     records: Sequence[PhaseRecord],
+    events: Events,
 ) -> Compiled:
-    """The result, with what is left out in its report and in the recording."""
+    """The result, with what is left out in its report and among its records."""
     if not left_out:
         return compiled
-    if recording is not None:
-        recording.phases[:0] = records
+    events.tell(Decided((*records, *compiled.records)))
     reports = tuple(
         why if isinstance(why, FunctionReport) else FunctionReport(name, False, 0, (), None, None)
         for name, why in left_out.items()
@@ -183,20 +194,28 @@ def _with_left_out(
 # With masks of calls that say what callees keep, else by the calling convention.
 
 
-def _promised(request: Request) -> Compiled:
+def _best(request: Request) -> _Final:
+    """The module with promises, or what stands better without: LLVM's allocations know of no promise, and took no part
+    in what was compiled with them.
+    """
+    final = _promised(request)
+    if final.has_promises and final.standing[0]:
+        with contextlib.suppress(ToolchainError):
+            other = _by_convention(request, "so it stands better against LLVM's default compile")
+            return other if other.standing < final.standing else final
+    return final
+
+
+def _promised(request: Request) -> _Final:
     """The module with masks that say what its functions keep, or by the calling convention."""
     withheld: Mapping[str, frozenset[int]] = {}
     why = ""
     for _ in range(_PROMISES):
-        lowered = lower(open_request(request), withheld)
-        if not lowered.promises.kept:
-            return _final(lowered).compiled
-        try:
-            final = _final(lowered)
-        except VeriloccError as error:
-            why, doubtful = error.what, error.doubtful if isinstance(error, BrokenPromiseError) else {}
-        else:
-            return _unless_convention_is_better(request, final)
+        lowered = lower(open_request(request), partial(_promises, withheld=withheld))
+        outcome = _kept(lowered) if lowered.promises.kept else _final(lowered)
+        if isinstance(outcome, _Final):
+            return outcome
+        why, doubtful = outcome.why, outcome.doubtful
         if not doubtful:
             break
         # LLVM has the last word on the registers for lanes and frames: the rest can still be kept.
@@ -204,24 +223,23 @@ def _promised(request: Request) -> Compiled:
             name: withheld.get(name, frozenset()) | doubtful.get(name, frozenset())
             for name in (withheld.keys() | doubtful.keys())
         }
-    return _by_convention(request, why).compiled
+    return _by_convention(request, why)
 
 
-def _unless_convention_is_better(request: Request, final: _Final) -> Compiled:
-    """What was compiled with promises. Where it falls short, what stands better without: LLVM's allocations took no
-    part in it, because they know of no promise.
-    """
-    if final.standing[0] and request.recording is None:
-        with contextlib.suppress(ToolchainError):
-            other = _by_convention(request, "so it stands better against LLVM's default compile")
-            return other.compiled if other.standing < final.standing else final.compiled
-    return final.compiled
+def _kept(lowered: Lowered) -> _Final | Broken:
+    """The module with its promises, which are broken too where it comes to nothing with them."""
+    try:
+        return _final(lowered)
+    except VeriloccError as error:
+        return Broken(error.what)
 
 
 def _by_convention(request: Request, why: str) -> _Final:
     opened = open_request(request)
-    opened.notes.append(f"calls keep to the calling convention: {why}")
-    return _final(lower(opened, None))
+    opened.work.events.note(f"calls keep to the calling convention: {why}")
+    final = _final(lower(opened, lambda _, text: Promises(text)))
+    assert isinstance(final, _Final)
+    return final
 
 
 # The steps: open, lower, settle, finish, emit.
@@ -229,33 +247,16 @@ def _by_convention(request: Request, why: str) -> _Final:
 
 @dataclass(frozen=True)
 class Opened:
-    """An input that was read, and the tools and allocators for it.
-
-    Attributes:
-        start: of the clock on the wall.
-        notes: every step that follows adds to them, and to the clock.
-    """
+    """An input that was read, and the tools and allocators for it; ``start`` is that of the clock on the wall."""
 
     request: Request
     start: float
-    clock: Clock
-    allocators: tuple[Allocator, ...]
     input: Input
-    target: Target
-    compiler: StagedCompiler
-    notes: list[str]
-
-    @property
-    def settings(self) -> Settings:
-        return self.request.settings
-
-    @property
-    def path(self) -> str:
-        return self.request.path
+    work: Work
 
     def in_seconds(self) -> contextlib.AbstractContextManager[None]:
         """Long steps inside are left once the seconds are over."""
-        return within(lambda: self.clock.budget.is_over)
+        return within(lambda: self.work.events.budget.is_over)
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ class Lowered:
 
     @property
     def file(self) -> MirFile:
-        return self.given.shared.parsed(self.promises.text, self.opened.path)
+        return self.given.shared.parsed(self.promises.text, self.opened.work.path)
 
 
 @dataclass(frozen=True)
@@ -305,12 +306,13 @@ class Settled:
 class _Final:
     compiled: Compiled
     standing: tuple[float, float]
+    has_promises: bool
 
 
 def open_request(request: Request) -> Opened:
     """Options first: a misspelt one is said before any tool runs."""
     start, settings = time.monotonic(), request.settings
-    clock = Clock(Budget(settings.seconds))
+    events = Events(Budget(settings.seconds), request.listeners)
     if request.allocators is None:
         allocators = allocators_of(settings)
     else:
@@ -321,7 +323,9 @@ def open_request(request: Request) -> Opened:
         text = rest_without(given.text, request.left_out)
         functions = tuple(name for name in given.functions if name not in request.left_out)
         given = replace(given, text=text, functions=functions)
-    return Opened(request, start, clock, tuple(allocators), given, target(given.cpu), compiler, [])
+    compiler.hear = lambda run: events.tell(Spent(run.stage, run.cpu_seconds, by_tool=True))
+    work = Work(request.path, settings, compiler, target(given.cpu), tuple(allocators), events)
+    return Opened(request, start, given, work)
 
 
 def _open(request: Request) -> tuple[Input, StagedCompiler]:
@@ -329,54 +333,52 @@ def _open(request: Request) -> tuple[Input, StagedCompiler]:
     return open_input(request.data, request.path, settings, verify=settings.verifies, llc_options=settings.llc_options)
 
 
-def lower(opened: Opened, withheld: Mapping[str, frozenset[int]] | None) -> Lowered:
+def lower(opened: Opened, promising: Callable[[Work, str], Promises]) -> Lowered:
     """The module's machine IR before the first phase.
 
     Args:
-        withheld: units of a function that no mask says it keeps; None: all masks are those of the convention.
+        promising: puts what callees keep into the masks of a text.
     """
     with opened.in_seconds():
         if opened.input.kind == "mir":
-            text, ir = _as_llvm_reads(opened, partial(opened.compiler.accept_mir, reprint=True)), ""
+            text, ir = _as_llvm_reads(opened, partial(opened.work.compiler.accept_mir, reprint=True)), ""
             # As a plain llc, without the verifier.
-            plain = partial(opened.compiler.finish_from, text, LlvmPhase.SGPR, verify=False)
+            plain = partial(opened.work.compiler.finish_from, text, LlvmPhase.SGPR, verify=False)
         else:
             opened, text, ir = _pre_ra(opened)
-            plain = partial(opened.compiler.direct, ir)
-        promises = _promises(opened, text, withheld)
-    # LLVM's allocations know of no promise.
-    settings = replace(opened.settings, fallback=False) if promises.kept else opened.settings
-    given = Planned(
-        opened.compiler, opened.target, ir, promises.text, opened.path, settings, opened.allocators, opened.clock,
-        allow_unproved=opened.request.allow_unproved, recorded=opened.request.recording is not None,
-        promised=promises.kept,
-    )  # fmt: skip
+            plain = partial(opened.work.compiler.direct, ir)
+        promises = promising(opened.work, text)
+    work = opened.work
+    if promises.kept:
+        # LLVM's allocations know of no promise.
+        work = replace(work, settings=replace(work.settings, fallback=False))
+    given = Planned(work, ir, promises.text, promises.kept, opened.request.allocating)
 
     def verified(left_out: frozenset[str]) -> bytes:
         """LLVM's own result with the verifier, without the functions named."""
         if ir:
-            return opened.compiler.direct(without_functions(ir, left_out), verify=True)
-        return opened.compiler.finish_from(unverified(promises.text, left_out), LlvmPhase.SGPR)
+            return work.compiler.direct(without_functions(ir, left_out), verify=True)
+        return work.compiler.finish_from(unverified(promises.text, left_out), LlvmPhase.SGPR)
 
-    finisher = Finisher(opened.compiler, verified, opened.notes)
-    return Lowered(opened, promises, given, finisher, PlainCode(plain, opened.compiler))
+    finisher = Finisher(work.compiler, verified, work.events)
+    return Lowered(opened, promises, given, finisher, PlainCode(plain, work.compiler))
 
 
 def _pre_ra(opened: Opened) -> tuple[Opened, str, str]:
     """Machine IR of LLVM IR before the first phase, and that IR as LLVM takes it."""
-    pre = _as_llvm_reads(opened, partial(to_pre_ra, opened.compiler))
+    pre = _as_llvm_reads(opened, partial(to_pre_ra, opened.work.compiler))
     if pre.changes:
-        opened.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
+        opened.work.events.note(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
     if names := ", ".join(trapped(pre.mir)):
-        opened.notes.append(f"LLVM puts a trap behind the return of {names}, which takes LDS and is no kernel")
+        opened.work.events.note(f"LLVM puts a trap behind the return of {names}, which takes LDS and is no kernel")
     if not copies_between_widths(pre.mir):
         return opened, pre.mir, pre.ir
     # This and all that follows without 16-bit registers.
-    first = opened.compiler
+    first = opened.work.compiler
     mattr = ",".join(filter(None, (first.options.mattr, WITHOUT_TRUE16)))
-    compiler = StagedCompiler(opened.compiler.toolchain, replace(first.options, mattr=mattr), first.runs)
-    opened.notes.append(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
-    return replace(opened, compiler=compiler), compiler.to_pre_ra(pre.ir), pre.ir
+    compiler = StagedCompiler(first.toolchain, replace(first.options, mattr=mattr), first.runs, hear=first.hear)
+    opened.work.events.note(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
+    return replace(opened, work=replace(opened.work, compiler=compiler)), compiler.to_pre_ra(pre.ir), pre.ir
 
 
 _Read = TypeVar("_Read")
@@ -385,86 +387,81 @@ _Read = TypeVar("_Read")
 def _as_llvm_reads(opened: Opened, read: Callable[[str], _Read]) -> _Read:
     """The input, without features of its functions that this LLVM does not know, and so ignores."""
     text = read(opened.input.text)
-    if not (unknown := opened.compiler.ignored_features):
+    if not (unknown := opened.work.compiler.ignored_features):
         return text
-    opened.notes.append(f"this LLVM does not know features of the IR, and ignores them: {', '.join(unknown)}")
+    opened.work.events.note(f"this LLVM does not know features of the IR, and ignores them: {', '.join(unknown)}")
     return read(without_features(opened.input.text, unknown))
 
 
-def _promises(opened: Opened, text: str, withheld: Mapping[str, frozenset[int]] | None) -> Promises:
-    """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
-    if withheld is None or not (opened.allocators and isinstance(opened.compiler.toolchain, Toolchain)):
-        return Promises(text)
-    with opened.clock.measure("callees"):
-        return callees_first(text, opened.path, opened.compiler, opened.target, withheld)
-
-
-def _final(lowered: Lowered) -> _Final:
-    """The module settled, finished and emitted.
-
-    Raises:
-        BrokenPromiseError: it is not all proved with masks that say more, or its final code breaks one of them.
+def _promises(work: Work, text: str, withheld: Mapping[str, frozenset[int]]) -> Promises:
+    """The text before the first phase, with what its local functions leave alone in the masks of their calls, but what
+    is withheld.
     """
-    opened = lowered.opened
+    if not (work.allocators and isinstance(work.compiler.toolchain, Toolchain)):
+        return Promises(text)
+    with work.events.measure("callees"):
+        return callees_first(text, work.path, work.compiler, work.target, withheld)
+
+
+def _final(lowered: Lowered) -> _Final | Broken:
+    """The module settled, finished and emitted; the promise that it does not keep, or that costs it a proof."""
+    opened, work = lowered.opened, lowered.opened.work
     with lowered.llvm, opened.in_seconds():
-        with opened.clock.measure("parse"):
+        with work.events.measure("parse"):
             functions = lowered.file.functions
         if not functions:
-            raise InputError("no function has a body", where=opened.path, hint="give a module that defines a function")
+            raise InputError("no function has a body", where=work.path, hint="give a module that defines a function")
         settled = _settled(lowered)
-        recording = _recorded(opened.request.recording, settled.result)
+        if isinstance(settled, Broken):
+            lowered.llvm.give_up()
+            return settled
+        records = settled.result.records
+        work.events.tell(Decided(records))
         before, text = close_masks(settled.pre), settled.result.text
         if text is None:
-            return _Final(Compiled(None, _report(lowered, settled, None), before=before), settled.standing)
+            compiled = Compiled(None, _report(lowered, settled, None), before=before, records=records)
+            return _Final(compiled, settled.standing, bool(lowered.promises.kept))
         finished = settled.finished or _finished(lowered, text, before)
-        if lowered.promises.kept:
-            _prove_promises(lowered, text, finished.made)
-        if recording is not None:
-            assemblies = lowered.finisher.finish(text, "asm"), lowered.llvm.code("asm")
-            with opened.clock.measure("cost"):
-                recording.add_costs(*assemblies, opened.target, opened.path)
-        data = _emitted(lowered, text, finished, opened.settings.emit)
-        also = {emit: _emitted(lowered, text, finished, emit) for emit in opened.settings.also}
-        return _Final(Compiled(data, _report(lowered, settled, finished), also, before), settled.standing)
+        if lowered.promises.kept and (broken := _broken(lowered, text, finished.made)) is not None:
+            lowered.llvm.give_up()
+            return broken
+        code = partial(lowered.finisher.finish, text, "asm"), partial(lowered.llvm.code, "asm")
+        work.events.tell(Assembled(work.path, work.target, *code))
+        data = _emitted(lowered, text, finished, work.settings.emit)
+        also = {emit: _emitted(lowered, text, finished, emit) for emit in work.settings.also}
+        compiled = Compiled(data, _report(lowered, settled, finished), also, before, records)
+        return _Final(compiled, settled.standing, bool(lowered.promises.kept))
 
 
-def _recorded(recording: Recording | None, result: Result) -> Recording | None:
-    """The recording of the whole run, with what the phases of its result were decided on."""
-    if recording is not None and result.recording is not None:
-        recording.phases[:], recording.target = result.recording.phases, result.recording.target
-    return recording
-
-
-def _settled(lowered: Lowered) -> Settled:
+def _settled(lowered: Lowered) -> Settled | Broken:
     """What stands best of all that is tried and proved; where some function has nothing like it, ours or LLVM's by
-    what the audit says of it.
+    what the audit says of it, but with masks that say more what they are to say no longer.
 
     Raises:
         UnsupportedError: nothing is proved of the one plan that is asked for.
-        BrokenPromiseError: nothing like it with masks that say more.
     """
-    opened, given = lowered.opened, lowered.given
+    given, work = lowered.given, lowered.given.work
     portfolio = Portfolio(
         given, [function.name for function in lowered.file.functions], lambda: lowered.llvm.code("asm"),
-        lambda: resources_by_name(lowered.llvm.code("obj"), lowered.file, opened.target), opened.notes,
+        lambda: resources_by_name(lowered.llvm.code("obj"), lowered.file, work.target),
     )  # fmt: skip
-    if opened.allocators and (best := _best(lowered, portfolio)) is not None:
+    if work.allocators and (best := _of_portfolio(lowered, portfolio)) is not None:
         return best
-    if plan := given.settings.plan:
-        raise UnsupportedError(f"of the plan {plan} nothing is proved", where=opened.path, hint="leave --plan out")
+    if plan := work.settings.plan:
+        raise UnsupportedError(f"of the plan {plan} nothing is proved", where=work.path, hint="leave --plan out")
     if lowered.promises.kept:
         doubtful = to_withhold(lowered.promises, lowered.file, portfolio.unproved)
-        raise BrokenPromiseError("not all is proved with masks that say more", doubtful)
-    return Settled(given.runs(DEFAULT).by_verdict(opened.notes), given.pre)
+        return Broken("not all is proved with masks that say more", doubtful)
+    return Settled(given.runs(DEFAULT).by_verdict(), given.pre)
 
 
-def _best(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
+def _of_portfolio(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
     """What is kept of the portfolio and finished; None where some function has nothing like it."""
     given = lowered.given
     while (kept := portfolio.kept()) is not None:
         text = kept.result.text
         assert text is not None
-        if kept.is_llvms and loses_mmra(given.ir, lowered.opened.compiler.toolchain.version):
+        if kept.is_llvms and loses_mmra(given.ir, given.work.compiler.toolchain.version):
             lowered.finisher.llvms[text] = lowered.llvm.code
         try:
             _order(lowered, kept, portfolio)
@@ -481,7 +478,7 @@ def _best(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
 def _order(lowered: Lowered, kept: Kept, portfolio: Portfolio) -> None:
     """Have what is kept finished in an order of our own, where that is proved and cheaper."""
     # A promise is proved of the text that LLVM finishes.
-    if not lowered.opened.settings.order or lowered.promises.kept:
+    if not lowered.given.work.settings.order or lowered.promises.kept:
         return
     text = kept.result.text or ""
     try:
@@ -490,7 +487,7 @@ def _order(lowered: Lowered, kept: Kept, portfolio: Portfolio) -> None:
         if isinstance(error, ToolFailure) and error.status == -signal.SIGKILL:
             raise
         late = LateOrder("", (f"LLVM's order stays behind allocation: {error.what}",))
-    lowered.opened.notes.extend(late.notes)
+    lowered.given.work.events.note(*late.notes)
     if late.text:
         lowered.finisher.ordered[text] = late.text
 
@@ -504,24 +501,21 @@ def _finished(lowered: Lowered, text: str, pre: str) -> Finished:
         text,
         pre,
         lowered.file,
-        opened.target,
+        opened.work.target,
         lowered.llvm,
         is_reference=opened.input.kind != "mir",
-        clock=opened.clock,
     )
 
 
-def _prove_promises(lowered: Lowered, text: str, made: bytes) -> None:
-    """Prove the masks in the text that is shipped, of the object that LLVM made of it.
-
-    Raises:
-        BrokenPromiseError: that fails.
-    """
-    opened = lowered.opened
-    with opened.clock.measure("audit"):
-        check_promises(text, made, opened.path, opened.compiler, opened.target)
-    names = ", ".join(lowered.promises.kept)
-    opened.notes.append(f"callers use registers that these leave alone, as is proved of their final code: {names}")
+def _broken(lowered: Lowered, text: str, made: bytes) -> Broken | None:
+    """What is not proved of the masks in the text that is shipped, of the object that LLVM made of it."""
+    work = lowered.given.work
+    with work.events.measure("audit"):
+        broken = check_promises(text, made, work.path, work.compiler, work.target)
+    if broken is None:
+        names = ", ".join(lowered.promises.kept)
+        work.events.note(f"callers use registers that these leave alone, as is proved of their final code: {names}")
+    return broken
 
 
 def _emitted(lowered: Lowered, text: str, finished: Finished, emit: Emit) -> bytes:
@@ -530,12 +524,13 @@ def _emitted(lowered: Lowered, text: str, finished: Finished, emit: Emit) -> byt
     if emit is Emit.OBJ:
         return finished.checked.data
     if emit is Emit.HSACO:
-        return lowered.opened.compiler.link(finished.checked.data)
+        return lowered.given.work.compiler.link(finished.checked.data)
     return finished.checked.mended_asm(lowered.finisher.finish(text, "asm"))
 
 
 def _report(lowered: Lowered, settled: Settled, finished: Finished | None) -> Report:
-    opened, file, settings = lowered.opened, lowered.file, lowered.opened.settings
+    opened, file, settings = lowered.opened, lowered.file, lowered.opened.request.settings
+    work, notes = opened.work, opened.work.events.notes
     functions = tuple(
         FunctionReport(
             f.name,
@@ -550,25 +545,17 @@ def _report(lowered: Lowered, settled: Settled, finished: Finished | None) -> Re
     )
     return Report(
         version=__version__,
-        llvm=opened.compiler.toolchain.version_text,
-        input=opened.path,
+        llvm=work.compiler.toolchain.version_text,
+        input=work.path,
         input_sha256=hashlib.sha256(opened.request.data).hexdigest(),
-        target=opened.target.name,
+        target=work.target.name,
         features=settings.features,
         allocator=settings.server_allocator or settings.allocator,
         emit=settings.emit.value,
         functions=functions,
         mended=() if finished is None else tuple(str(difference) for difference in finished.checked.mended),
-        notes=tuple(opened.notes),
-        steps=_steps(opened),
+        notes=notes,
+        steps=tuple(TimedStep(name, seconds) for name, seconds in work.events.seconds.items()),
         wall_seconds=time.monotonic() - opened.start,
-        server=missed_by_server(functions, opened.notes),
+        server=missed_by_server(functions, notes),
     )
-
-
-def _steps(opened: Opened) -> tuple[TimedStep, ...]:
-    total = Clock()
-    total.absorb(opened.clock)
-    for tool in opened.compiler.runs:
-        total.add(tool.stage, tool.cpu_seconds)
-    return tuple(TimedStep(name, seconds) for name, seconds in total.seconds.items())

@@ -21,7 +21,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.plans import LEAST_PROMISE, Planned, promise
 from verilocc_mlir.pipeline.resources import device_resources, resources_by_name
 from verilocc_mlir.results.compile import Resources
@@ -66,9 +66,12 @@ class PlainCode:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
-            # Leaving the block waits for the other thread's tool, which has nothing left to do.
-            self._compiler.running.kill()
+            self.give_up()
         self._beside.shutdown()
+
+    def give_up(self) -> None:
+        """End the tools: leaving the block waits for the other thread's, which has nothing left to do."""
+        self._compiler.running.kill()
 
     def code(self, kind: FileKind) -> bytes:
         """Waits for it.
@@ -98,7 +101,7 @@ class Finisher:
 
     Attributes:
         plain: LLVM's own compile of the same input with the verifier, without the functions named.
-        notes: is told of faults that are LLVM's.
+        events: told of faults that are LLVM's, and of the time.
         ordered: texts whose instructions are in another order behind allocation, and the texts in that order.
         llvms: texts that LLVM's plain compile of the IR has after allocation, each with what that compile makes of it.
             That is taken where memory-model annotations were lost in the text, and nothing else differs.
@@ -106,7 +109,7 @@ class Finisher:
 
     compiler: StagedCompiler
     plain: Callable[[frozenset[str]], object]
-    notes: list[str]
+    events: Events
     ordered: dict[str, str] = field(default_factory=dict[str, str])
     llvms: dict[str, Callable[[FileKind], bytes]] = field(default_factory=dict[str, Callable[[FileKind], bytes]])
     _verified: set[str] = field(default_factory=set[str])
@@ -130,7 +133,6 @@ class Finisher:
         file: MirFile,
         target: Target,
         llvm: PlainCode,
-        clock: Clock,
         *,
         is_reference: bool,
     ) -> Finished:
@@ -145,7 +147,7 @@ class Finisher:
         """
         made, where = self.finish(text), self.compiler.options.input_name
         reference = llvm.code("obj") if is_reference else None
-        with clock.measure("check object"):
+        with self.events.measure("check object"):
             mended = check_object(made, mir=pre, cpu=target.name, reference=reference, where=where)
         ours, theirs = (resources_by_name(elf, file, target) for elf in (mended.data, llvm.code("obj")))
         if not all(function.name in ours for function in file.functions):
@@ -192,11 +194,7 @@ class Finisher:
                 if fault.is_false
                 else "it says the same of a plain compile, so this is LLVM's fault"
             )
-            self._note(f"LLVM's machine verifier: {fault}; {why}")
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+            self.events.note_once(f"LLVM's machine verifier: {fault}; {why}")
 
 
 # The order of instructions behind allocation: a list scheduler's in place of LLVM's, where both checkers prove it.
@@ -230,18 +228,18 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
     names = [name for name, cost in costs.items() if promise(cost) > LEAST_PROMISE]
     if not names or second_program() is None:
         return LateOrder("", ())
-    compiler, path = given.compiler, given.path
+    work, compiler = given.work, given.work.compiler
     late, marks = without_frame_marks(compiler.before_late_order(text))
-    with given.clock.measure("order"):
+    with work.events.measure("order"):
         from verilocc_mlir.ordering.schedule import ordered
 
-        file = parse_mir(late, path)
-        found = [ordered(function, given.target) for function in file.functions]
+        file = parse_mir(late, work.path)
+        found = [ordered(function, work.target) for function in file.functions]
         new = print_mir(replace(file, functions=tuple(one.function for one in found)))
     refused: list[str] = []
-    with given.clock.measure("audit"):
+    with work.events.measure("audit"):
         for function, one in zip(file.functions, found, strict=True):
-            answers = order_answers(late, new, one.certificate, function.name, given.target.name)
+            answers = order_answers(late, new, one.certificate, function.name, work.target.name)
             refused += [f"{function.name}: LLVM's order stays, ours is refused: {a}" for a in answers if not a.accepted]
     if refused:
         return LateOrder("", tuple(refused))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import inf
@@ -18,6 +18,7 @@ from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.cost.figures import Figures
 from verilocc_mlir.cost.read import ReadOptions, kernel_figures, read_functions
 from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.pipeline.opened import open_input
 from verilocc_mlir.pipeline.resources import undeclared_in
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.compile import LAST_PHASE, REPORT_VERSION
@@ -26,12 +27,9 @@ from verilocc_mlir.results.gate import FIGURES, LEAST, Change, Compared, Kernel,
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.bundle import is_bundle, unbundled
 from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.elf import EM_AMDGPU
-from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.run import run_tool
-from verilocc_mlir.toolchain.staged import StagedCompiler
 
 # Kernels and what they take, read from code objects, assembly, reports of ``verilocc compile``, and folders of these.
 #
@@ -53,10 +51,15 @@ class Read:
     notes: tuple[str, ...]
 
 
-def read_kernels(paths: Sequence[Path], settings: Settings, *, disassemble: bool = False) -> Read:
+ReadFile = Callable[[Path], bytes]
+"""Gives a file's bytes; raises InputError where it cannot be read."""
+
+
+def read_kernels(paths: Sequence[Path], settings: Settings, read: ReadFile, *, disassemble: bool = False) -> Read:
     """Every kernel of files and folders.
 
     Args:
+        read: opens what is read; folders are listed here.
         disassemble: look at the code of code objects too, for registers that are not declared; of assembly it is looked
             at always.
 
@@ -68,13 +71,13 @@ def read_kernels(paths: Sequence[Path], settings: Settings, *, disassemble: bool
     notes: list[str] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():
-            files, foreign = _files(path)
+            files, foreign = _files(path, read)
             if foreign:
                 notes.append(f"{path}: {foreign} file{'s' * (foreign > 1)} not for AMD GPUs left out")
         else:
             files = [path]
         for file in files:
-            kernels += _of_file(file, settings, disassemble)
+            kernels += _of_file(file, settings, read, disassemble)
     if not kernels:
         raise InputError(
             "there is no kernel",
@@ -84,20 +87,20 @@ def read_kernels(paths: Sequence[Path], settings: Settings, *, disassemble: bool
     return Read(_demangled(kernels, settings), tuple(notes))
 
 
-def _files(folder: Path) -> tuple[list[Path], int]:
+def _files(folder: Path, read: ReadFile) -> tuple[list[Path], int]:
     """One file for each stem under a folder, and the number of those for other machines."""
     by_stem: dict[Path, Path] = {}
     foreign = 0
     files = {path for path in folder.rglob("*") if path.is_file()}
     for suffix in _CODE:
         for path in sorted(p for p in files if p.suffix == suffix):
-            if _is_amdgpu(_bytes(path)):
+            if _is_amdgpu(read(path)):
                 by_stem.setdefault(path.with_suffix(""), path)
             else:
                 foreign += 1
     for path in sorted(p for p in files if p.suffix == ".json"):
         stem = path.with_name(path.name.removesuffix(".json").removesuffix(".report"))
-        if stem not in by_stem and b'"report_version"' in _bytes(path):
+        if stem not in by_stem and b'"report_version"' in read(path):
             by_stem[stem] = path
     return sorted(by_stem.values()), foreign
 
@@ -110,19 +113,19 @@ def _is_amdgpu(data: bytes) -> bool:
     return b".amdgcn_target" in data
 
 
-def _of_file(path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:
-    data = _bytes(path)
+def _of_file(path: Path, settings: Settings, read: ReadFile, disassemble: bool) -> list[Kernel]:
+    data = read(path)
     if path.suffix == ".json":
         return _of_report(data, path)
     if path.suffix in _IR:
         data = _compiled(data, path, settings)
     objects = unbundled(data, str(path))
-    return [kernel for part in objects for kernel in _of_code(part, path, settings, disassemble)]
+    return [kernel for part in objects for kernel in _of_code(part, path, settings, read, disassemble)]
 
 
-def _of_code(data: bytes, path: Path, settings: Settings, disassemble: bool) -> list[Kernel]:
+def _of_code(data: bytes, path: Path, settings: Settings, read: ReadFile, disassemble: bool) -> list[Kernel]:
     gpu, kernels = kernel_figures(data, str(path))
-    beside = _beside(path)
+    beside = _beside(path, read)
     measured = [_kernel(name, _with_shared(figures, beside.shared), gpu, path) for name, figures in kernels.items()]
     beyond = _undeclared(data, path, gpu, settings) if disassemble or not data.startswith(_ELF) else {}
     return [
@@ -140,22 +143,11 @@ def _undeclared(data: bytes, path: Path, gpu: Target, settings: Settings) -> dic
     return undeclared_in(read_functions(data, str(path), options), gpu)
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-
-
 def _compiled(data: bytes, path: Path, settings: Settings) -> bytes:
     """An object file by a plain compile of LLVM's."""
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    source = load_input(data, path=str(path), cpu=settings.cpu or None, toolchain=toolchain)
+    source, compiler = open_input(data, str(path), settings, verify=True)
     if source.kind != "ir":
         raise InputError("this is machine IR, not LLVM IR", where=str(path))
-    mattr = ",".join(filter(None, (settings.features, source.mattr)))
-    options = CompileOptions(source.cpu, mattr, tool_seconds=settings.tool_seconds, input_name=str(path))
-    compiler = StagedCompiler(toolchain, options)
     return compiler.direct(to_pre_ra(compiler, source.text).ir)
 
 
@@ -228,13 +220,13 @@ class _Beside:
     shared: int = 0
 
 
-def _beside(path: Path) -> _Beside:
+def _beside(path: Path, read: ReadFile) -> _Beside:
     """The report of ``verilocc compile`` beside a code object, or Triton's options of a kernel."""
     for suffix in (".report.json", ".json"):
         file = path.with_suffix(suffix)
         if not file.is_file():
             continue
-        data = _bytes(file)
+        data = read(file)
         if b'"report_version"' in data:
             return _Beside({(k.name, k.vgprs, k.sgprs): k.verdict for k in _of_report(data, file)})
         with contextlib.suppress(ValueError):

@@ -92,7 +92,7 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
         InputError: no server allocates, and no model is here, or it was trained with other facts.
         UnsupportedError: likewise, and its packages are missing.
     """
-    server = next((a for a in given.allocators if isinstance(a, PlanServer)), None)
+    server = next((a for a in given.work.allocators if isinstance(a, PlanServer)), None)
     if server is None:
         return _stated_here(given, first, code, _package().facts_of(given, first, code))
     notes: list[str] = []
@@ -108,7 +108,7 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
 
 
 def _stated_here(given: Planned, first: Plan, code: bytes, facts: Mapping[str, float] | None) -> Stated:
-    directory = model_directory(given.settings.plan_model)
+    directory = model_directory(given.work.settings.plan_model)
     model, answers = _package().ranked(given, first, code, facts, directory)
     return Stated(model, answers)
 
@@ -121,7 +121,7 @@ def _stated_there(server: PlanServer, given: Planned, facts: Mapping[str, float]
     """
     if facts is None:
         raise UnsupportedError("the allocation problem of the dearest function cannot be stated")
-    ranked = server.rank_plans(given.target.name, facts)
+    ranked = server.rank_plans(given.work.target.name, facts)
     answers = [answer for text in ranked.answers if (answer := _answer(text)) is not None]
     if not answers:
         raise InputError("it has no answer with words that are known here", where=server.address)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import Input, load_input
@@ -28,3 +33,21 @@ def open_input(
     mattr = ",".join(filter(None, (settings.features, given.mattr)))
     options = CompileOptions(given.cpu, mattr, settings.opt_level, verify, settings.tool_seconds, llc_options, path)
     return given, StagedCompiler(toolchain, options)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all steps of one compilation work with.
+
+    Attributes:
+        path: the input's name, for messages.
+        allocators: ours, in the order they are tried; none: LLVM's allocation is taken everywhere.
+        events: all steps tell what they do there.
+    """
+
+    path: str
+    settings: Settings
+    compiler: StagedCompiler
+    target: Target
+    allocators: tuple[Allocator, ...]
+    events: Events = field(default_factory=Events, compare=False)

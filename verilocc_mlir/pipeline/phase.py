@@ -7,19 +7,17 @@ that LLVM will read.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, audit_function
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
-from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -33,14 +31,16 @@ from verilocc_mlir.pipeline.attempt import (
     begin,
     try_allocators,
 )
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.staged import LlvmPhase
 
 if TYPE_CHECKING:
-    from verilocc_mlir.pipeline.recording import Recording
+    from verilocc_mlir.results.page import PhaseRecord
 
 _ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
 _SAVE = re.compile(r"\bSI_SPILL_\w+_SAVE\b")
@@ -49,27 +49,28 @@ _PREDECESSORS = re.compile(r" +; preds = .*$")
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """The text to resume from, None where some function has none (ours failed, and there is no fallback); and what
-    happened to each function, by name.
+    """The text to resume from, None where some function has none (ours failed, and there is no fallback); what happened
+    to each function, by name; and what that was decided on, where it is kept.
     """
 
     text: str | None
     reports: dict[str, PhaseReport]
+    records: tuple[PhaseRecord, ...] = ()
 
 
 @dataclass
-class _Function:
-    """One function on its way through the phase."""
+class Function:
+    """One function on its way through the phase. ``events``: what is done for it, told by the phase once it is over."""
 
     before: MachineFunction
-    clock: Clock
-    attempts: list[Attempt]
+    events: Events
+    solver: Solver | None = None
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
     spills: tuple[SpillAction, ...] = ()
     attempted: Attempted | None = None
     llvm: MachineFunction | None = None
-    solver: RecordingSolver | None = None
 
     def needs_llvm(self) -> bool:
         return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
@@ -87,10 +88,9 @@ class Draft:
     """
 
     before: str
-    path: str
     phase: Phase
     file: MirFile
-    functions: list[_Function]
+    functions: list[Function]
     after: str
     is_ours: bool
     result: PhaseResult | None = None
@@ -132,63 +132,43 @@ class Shared:
         return self.files[text]
 
 
+@dataclass
 class PhaseRunner:
-    """Runs phases of one file with the same allocator, target and limits.
+    """Runs phases of one file with the same allocators and limits.
 
-    Args:
-        allocators: ours, in the order they are tried; none to take LLVM's allocation everywhere.
-        llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
-        fallback: take LLVM's allocation where ours is not proved.
+    Attributes:
+        work: with the allocators to try; with none LLVM's allocation is taken everywhere.
         spills: what is done where registers do not suffice.
-        recording: keeps what every phase was decided on; None: nobody wants to look.
+        shared: with other variants.
     """
 
-    def __init__(
-        self,
-        allocators: Sequence[Allocator],
-        target: Target,
-        llvm_allocate: Callable[[str, Phase], str],
-        *,
-        fallback: bool,
-        spills: SpillLimits,
-        solver_seconds: float,
-        clock: Clock,
-        recording: Recording | None = None,
-        shared: Shared | None = None,
-    ) -> None:
-        self.allocators = tuple(allocators)
-        self.target = target
-        self.llvm_allocate = llvm_allocate
-        self.fallback = fallback
-        self.spills = spills
-        self.solver_seconds = solver_seconds
-        self.clock = clock
-        self.recording = recording
-        self.shared = shared or Shared()
+    work: Work
+    spills: SpillLimits = field(default_factory=SpillLimits)
+    shared: Shared = field(default_factory=Shared)
 
-    def run(self, text: str, path: str, phase: Phase) -> PhaseResult:
+    def run(self, text: str, phase: Phase) -> PhaseResult:
         """Allocate ``phase`` in ``text``.
 
         Raises:
             InputError: the text is not MIR.
             ToolchainError: LLVM could not allocate what we could not either.
         """
-        return self.settle(self.draft(text, path, phase))
+        return self.settle(self.draft(text, phase))
 
-    def draft(self, text: str, path: str, phase: Phase) -> Draft:
+    def draft(self, text: str, phase: Phase) -> Draft:
         """Our allocators' answer for ``phase`` in ``text``; no audit yet.
 
         Raises:
             InputError: the text is not MIR.
         """
-        with self.clock.measure("parse"):
-            file = self.shared.parsed(text, path)
+        with self.work.events.measure("parse"):
+            file = self.shared.parsed(text, self.work.path)
         functions = self._functions(file)
-        for function in functions if self.allocators else ():
+        for function in functions if self.work.allocators else ():
             self._ours(file, function, phase)
-            self.clock.absorb(function.clock)
+            self.work.events.tell(*function.events.told)
         after = self._printed(file, functions) if any(f.chosen for f in functions) else ""
-        return Draft(text, path, phase, file, functions, after, all(f.chosen for f in functions))
+        return Draft(text, phase, file, functions, after, all(f.chosen for f in functions))
 
     def settle(self, draft: Draft) -> PhaseResult:
         """The phase audited, with LLVM's allocation where ours is not proved; done once for a draft.
@@ -202,32 +182,31 @@ class PhaseRunner:
 
     def _settled(self, draft: Draft) -> PhaseResult:
         file, functions, phase, text, after = draft.file, draft.functions, draft.phase, draft.before, draft.after
-        before = [dict(function.clock.seconds) for function in functions]
+        told = [len(function.events.told) for function in functions]
         if after:
             self._audit_text(file, functions, phase, after)
-        if any(f.needs_llvm() for f in functions) and (self.fallback or not self.allocators):
+        if any(f.needs_llvm() for f in functions) and (self.work.settings.fallback or not self.work.allocators):
             self._take_llvm(file, text, functions, phase)
             after = self._printed(file, functions)
             self._audit_text(file, functions, phase, after)
-        if self.recording is not None:
-            self._compare(text, functions, phase)
-            self._record(file, functions, phase)
+        records = self._records(draft)
         reports = {f.before.name: self._report(f, phase) for f in functions}
         if any(f.chosen is None for f in functions):
-            return PhaseResult(None, reports)
-        for function, earlier in zip(functions, before, strict=True):
-            self.clock.absorb(function.clock.since(earlier))
-        return PhaseResult(after, reports)
+            return PhaseResult(None, reports, records)
+        for function, earlier in zip(functions, told, strict=True):
+            self.work.events.tell(*function.events.told[earlier:])
+        return PhaseResult(after, reports, records)
 
     def audit_llvm(
-        self, before: str, after: str, path: str, phase: Phase, reason: str, names: Collection[str] | None = None
+        self, before: str, after: str, phase: Phase, reason: str, names: Collection[str] | None = None
     ) -> PhaseResult:
         """Audit a phase that LLVM ran already; ``reason`` says why ours did not take part.
 
         Args:
             names: the functions to audit; None: all of them.
         """
-        with self.clock.measure("parse"):
+        path = self.work.path
+        with self.work.events.measure("parse"):
             file, allocated = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
         pairs = [
             (function, llvm_function)
@@ -236,81 +215,59 @@ class PhaseRunner:
         ]
         functions = [function for function, _ in pairs]
         for function, llvm_function in pairs:
-            if self.allocators:
-                function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
+            if self.work.allocators:
+                function.attempts.append(Attempt(self.work.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
             function.chosen = function.llvm = llvm_function
             self._audit(file, function, phase, llvm_function)
-            self.clock.absorb(function.clock)
-        self._record(file, functions, phase)
-        return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
+            self.work.events.tell(*function.events.told)
+        records = self._records(Draft(before, phase, file, functions, after, is_ours=False))
+        return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions}, records)
 
-    def _functions(self, file: MirFile) -> list[_Function]:
-        recorded = self.recording is not None
-        return [
-            _Function(f, Clock(self.clock.budget), [], solver=RecordingSolver() if recorded else None)
-            for f in file.functions
-        ]
+    def _functions(self, file: MirFile) -> list[Function]:
+        return [Function(f, Events(self.work.events.budget), self._solver()) for f in file.functions]
 
-    def _compare(self, text: str, functions: list[_Function], phase: Phase) -> None:
-        """LLVM's own allocation of the same text, to be shown beside ours, where it was not needed."""
-        if any(f.llvm is None for f in functions):
-            with contextlib.suppress(VeriloccError), self.clock.measure("compare"):
-                versions = {f.name: f for f in parse_mir(self.llvm_allocate(text, phase), "LLVM's").functions}
-                for function in functions:
-                    function.llvm = versions.get(function.before.name)
+    def _solver(self) -> Solver | None:
+        """Who is asked about a function; None: the default solver."""
+        return None
 
-    def _record(self, file: MirFile, functions: list[_Function], phase: Phase) -> None:
-        if self.recording is None:
-            return
-        from verilocc_mlir.results.page import Action, PhaseRecord
+    def _records(self, draft: Draft) -> tuple[PhaseRecord, ...]:
+        """What a phase that is audited was decided on; nobody wants to look."""
+        return ()
 
-        for function in functions:
-            attempted = function.attempted
-            # With spill code in it, the question was another function's: what was done is then read off the text.
-            exact = attempted if attempted is not None and not attempted.spills else None
-            ours = exact is not None and exact.function is not None and function.chosen is exact.function
-            record = PhaseRecord(
-                function=function.before.name,
-                phase=phase,
-                before=function.before,
-                after=function.chosen,
-                llvm=function.llvm,
-                problem=exact.problem if exact is not None else None,
-                proposal=exact.proposed[-1].proposal if exact is not None and ours else None,
-                asked=tuple(function.solver.answers) if function.solver is not None else (),
-                actions=tuple(Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills),
-            )
-            self.recording.add(file, self.target, record)
+    def _llvm_allocate(self, text: str, phase: Phase) -> str:
+        return self.work.compiler.llvm_allocate(text, LlvmPhase[phase.upper()])
 
-    def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
-        limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
+    def _ours(self, file: MirFile, function: Function, phase: Phase) -> None:
+        work = self.work
+        limits = AttemptLimits(work.settings.solver_seconds, solver=function.solver, spills=self.spills)
         try:
             start = self._start(file, function, phase, limits)
             attempted = try_allocators(
-                self.allocators, file, function.before, self.target, phase, function.clock, limits, start
+                work.allocators, file, function.before, work.target, phase, function.events, limits, start
             )
         except UnsupportedError as error:
             # The function with spill code, or with values in another register file, is not supported. Were the function
             # as it is not supported, an attempt would say so.
-            attempted = Attempted((Attempt(self.allocators[0].name, "build", error.what),))
+            attempted = Attempted((Attempt(work.allocators[0].name, "build", error.what),))
         function.attempts += attempted.attempts
         function.attempted, function.chosen, function.spills = attempted, attempted.function, attempted.spills
         if attempted.spills and function.chosen is not None:
             function.chosen = in_shared_slots(function.chosen)
 
-    def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
-        """The attempts before any spill code: an earlier variant's, if there are such, and nobody wants to look."""
-        key = id(function.before), phase, self.allocators
-        if self.recording is not None or key not in self.shared.starts:
-            start = begin(self.allocators, file, function.before, self.target, phase, function.clock, limits)
+    def _start(self, file: MirFile, function: Function, phase: Phase, limits: AttemptLimits) -> Start:
+        """The attempts before any spill code: an earlier variant's, if there are such."""
+        work = self.work
+        key = id(function.before), phase, work.allocators
+        if key not in self.shared.starts:
+            start = begin(work.allocators, file, function.before, work.target, phase, function.events, limits)
             self.shared.starts[key] = function.before, start
         return self.shared.starts[key][1]
 
-    def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
+    def _take_llvm(self, file: MirFile, text: str, functions: list[Function], phase: Phase) -> None:
         """Put LLVM's version in the place of each function that needs it."""
-        llvm_text = self.llvm_allocate(text, phase)
-        with self.clock.measure("parse"):
+        llvm_text = self._llvm_allocate(text, phase)
+        with self.work.events.measure("parse"):
             llvm = parse_mir(llvm_text, file.path)
         _must_have_the_same_module(file, llvm)
         versions = {f.name: f for f in llvm.functions}
@@ -322,39 +279,39 @@ class PhaseRunner:
                 function.spills = ()
                 function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
 
-    def _printed(self, file: MirFile, functions: list[_Function]) -> str:
+    def _printed(self, file: MirFile, functions: list[Function]) -> str:
         """The file as it now stands."""
-        with self.clock.measure("print"):
+        with self.work.events.measure("print"):
             return print_mir(replace(file, functions=tuple(f.chosen or f.before for f in functions)))
 
-    def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase, after: str) -> None:
+    def _audit_text(self, file: MirFile, functions: list[Function], phase: Phase, after: str) -> None:
         """Read the printed file again, and audit every function in it that was not yet."""
-        with self.clock.measure("parse"):
+        with self.work.events.measure("parse"):
             read_again = self.shared.files.get(after) or parse_mir(after, f"{file.path} after {phase}")
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
             self._audit(file, function, phase, printed)
 
-    def _audit(self, file: MirFile, function: _Function, phase: Phase, after: MachineFunction) -> None:
+    def _audit(self, file: MirFile, function: Function, phase: Phase, after: MachineFunction) -> None:
         function.audit = audit_within(
-            self.solver_seconds,
+            self.work.settings.solver_seconds,
             file,
             function.before,
             after,
-            self.target,
-            function.clock,
+            self.work.target,
+            function.events,
             function.solver,
             saved_later=phase == "sgpr",
         )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
-    def _report(self, function: _Function, phase: Phase) -> PhaseReport:
-        fallback = bool(self.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
+    def _report(self, function: Function, phase: Phase) -> PhaseReport:
+        fallback = bool(self.work.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
         moves = moves_of(function.audit) if function.audit else Moves()
         # The reason of our last attempt. A server that was asked before it has a line of its own.
         reason = function.attempts[-2].reason if fallback else ""
-        seconds = dict(function.clock.seconds)
+        seconds = function.events.seconds
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)
 
 
@@ -364,13 +321,13 @@ def audit_within(
     before: MachineFunction,
     after: MachineFunction,
     target: Target,
-    clock: Clock,
+    events: Events,
     solver: Solver | None = None,
     *,
     saved_later: bool = False,
 ) -> FunctionAudit:
-    """The audit of one function of ``file``; ``clock`` takes its time."""
-    with clock.measure("audit"):
+    """The audit of one function of ``file``; ``events`` are told of its time."""
+    with events.measure("audit"):
         return audit_function(
             file, before, after, target, timeout_s=solver_seconds, solver=solver, saved_later=saved_later
         )

@@ -23,13 +23,12 @@ That LLVM's passes before allocation are right is trusted, under every plan as u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
-from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import UnsupportedError
@@ -37,11 +36,9 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.callees import with_masks
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
-from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.effort import OURS, Variant
-from verilocc_mlir.pipeline.opened import open_input
+from verilocc_mlir.pipeline.opened import Work, open_input
 from verilocc_mlir.pipeline.phase import Shared, same_module
-from verilocc_mlir.pipeline.runs import Runs
+from verilocc_mlir.pipeline.runs import OURS, Runs, Variant
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.target.targets import Target, target
@@ -138,32 +135,28 @@ exactly."""
 BY_NAME: Mapping[str, Plan] = {plan.name: plan for plan in (*PLANS, *ORDERED)}
 
 
+Allocating = Callable[[Work, str, str, Shared], Runs]
+"""Makes ``Runs`` of its first attributes."""
+
+
 @dataclass
 class Planned:
     """One input, to be allocated under any plan; what was made once is kept.
 
     Attributes:
-        compiler: with the user's options alone.
+        work: its compiler has the user's options alone.
         ir: as LLVM takes it; ``""`` for an input of machine IR, which has the default plan alone.
         pre: the pre-RA text of the default plan.
-        path: the input's name, for messages.
-        allocators: ours, in the order they are tried.
-        allow_unproved, recorded: of its runs (``Runs``).
-        known_too_many: answers of ``too_many``.
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
+        allocating: makes the runs of a plan's text.
+        known_too_many: answers of ``too_many``.
     """
 
-    compiler: StagedCompiler
-    target: Target
+    work: Work
     ir: str
     pre: str
-    path: str
-    settings: Settings
-    allocators: tuple[Allocator, ...]
-    clock: Clock = field(default_factory=Clock)
-    allow_unproved: bool = False
-    recorded: bool = False
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    allocating: Allocating = Runs
     known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
@@ -174,9 +167,10 @@ class Planned:
 
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
         """Those of the plans that LLVM has for this input."""
-        version, given = self.compiler.toolchain.version, self.compiler.options.llc_options
-        ordered = self.settings.order and second_program() is not None
-        suitable = [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
+        compiler = self.work.compiler
+        version, given = compiler.toolchain.version, compiler.options.llc_options
+        ordered = self.work.settings.order and second_program() is not None
+        suitable = [plan for plan in plans if self.ir and plan.suits(self.work.target, version, self.ir, given)]
         return [plan for plan in suitable if ordered or plan.of is None]
 
     def pre_ra(self, plan: Plan) -> str:
@@ -192,20 +186,20 @@ class Planned:
 
     def _made(self, plan: Plan) -> str:
         if plan.of is not None:
-            file = self.shared.parsed(self.pre_ra(plan.of), self.path)
+            file = self.shared.parsed(self.pre_ra(plan.of), self.work.path)
             return print_mir(replace(file, functions=tuple(early.function for early in self.early(plan.of))))
         text = self._compiler(plan).to_pre_ra(with_attributes(self.ir, plan.attributes))
         if self.promised:
-            text = with_masks(parse_mir(text, self.path), self.promised)
+            text = with_masks(parse_mir(text, self.work.path), self.promised)
         if not plan.attributes:
             return text
-        file, default = parse_mir(text, self.path), parse_mir(self.pre, self.path)
+        file, default = parse_mir(text, self.work.path), parse_mir(self.pre, self.work.path)
         if not same_module(file, default):
             return text
         return print_mir(replace(file, preamble=default.preamble))
 
     def _compiler(self, plan: Plan) -> StagedCompiler:
-        ours = self.compiler
+        ours = self.work.compiler
         return replace(ours, of_ir=plan.options) if plan.options else ours
 
     def too_many(self, plan: Plan) -> int:
@@ -222,8 +216,8 @@ class Planned:
         from verilocc_mlir.spilling.relieve import most_too_many
 
         if plan not in self.known_too_many:
-            file = self.shared.parsed(self.pre_ra(plan), self.path)
-            problems = (build_problem(file, function, self.target, "vgpr") for function in file.functions)
+            file = self.shared.parsed(self.pre_ra(plan), self.work.path)
+            problems = (build_problem(file, function, self.work.target, "vgpr") for function in file.functions)
             self.known_too_many[plan] = sum(map(most_too_many, problems))
         return self.known_too_many[plan]
 
@@ -237,9 +231,11 @@ class Planned:
         if plan not in self._early:
             from verilocc_mlir.ordering.early import ordered_early
 
-            file = self.shared.parsed(self.pre_ra(plan), self.path)
-            with self.clock.measure("order"):
-                self._early[plan] = tuple(ordered_early(file, function, self.target) for function in file.functions)
+            file = self.shared.parsed(self.pre_ra(plan), self.work.path)
+            with self.work.events.measure("order"):
+                self._early[plan] = tuple(
+                    ordered_early(file, function, self.work.target) for function in file.functions
+                )
         return self._early[plan]
 
     def _check_order(self, of: Plan, plan: Plan) -> None:
@@ -249,11 +245,11 @@ class Planned:
             UnsupportedError: one of them refuses it.
         """
         before, after = self.pre_ra(of), self.pre_ra(plan)
-        with self.clock.measure("audit"):
+        with self.work.events.measure("audit"):
             for early in self.early(of):
                 if early.moved:
                     name = early.function.name
-                    for answer in order_answers(before, after, early.certificate, name, self.target.name):
+                    for answer in order_answers(before, after, early.certificate, name, self.work.target.name):
                         if not answer.accepted:
                             raise UnsupportedError(f"our order is refused: {answer}", where=f"function {name}")
 
@@ -267,11 +263,8 @@ class Planned:
         if text not in self._runs:
             if plan.of is not None:
                 self._check_order(plan.of, plan)
-            self._runs[text] = Runs(
-                text, self.path, with_attributes(self.ir, plan.attributes), self._compiler(plan), self.target,
-                self.settings, self.allocators, self.clock,
-                allow_unproved=self.allow_unproved, recorded=self.recorded, shared=self.shared,
-            )  # fmt: skip
+            work = replace(self.work, compiler=self._compiler(plan))
+            self._runs[text] = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
         return self._runs[text]
 
     def cost(self, plan: Plan, variant: Variant = OURS) -> dict[str, KernelCost] | None:
@@ -282,7 +275,7 @@ class Planned:
             ToolchainError, InputError: as ``pre_ra``.
         """
         runs = self.runs(plan)
-        text = runs.plain_text() if variant.llvm else runs.draft(variant)
+        text = runs.draft(variant) if variant.is_ours else runs.plain_text()
         return None if text is None else self.cost_of(text)
 
     def is_whole(self, costs: Mapping[str, KernelCost]) -> bool:
@@ -292,24 +285,24 @@ class Planned:
     def cost_of(self, text: str) -> dict[str, KernelCost]:
         """The modelled cost of each function of an allocated text, finished without the machine verifier; once."""
         if text not in self._costs_of_texts:
-            self._costs_of_texts[text] = self.costs(self.compiler.finish(text, "asm", verify=False))
+            self._costs_of_texts[text] = self.costs(self.work.compiler.finish(text, "asm", verify=False))
         return self._costs_of_texts[text]
 
     def direct_cost(self) -> dict[str, KernelCost]:
         """The same of LLVM's default compile."""
-        return self.costs(self.compiler.direct(self.ir, "asm"))
+        return self.costs(self.work.compiler.direct(self.ir, "asm"))
 
     def costs(self, assembly: bytes) -> dict[str, KernelCost]:
         """The modelled cost of each function of final code, whose loops run as often as in the code costed first.
 
         A function that does not do the same work there is left out: it cannot be compared (``cost/together.py``).
         """
-        with self.clock.measure("cost"):
+        with self.work.events.measure("cost"):
             text = assembly.decode()
             if self._reference is None:
-                self._reference = Reference.of_assembly(text, self.target, where=self.path)
+                self._reference = Reference.of_assembly(text, self.work.target, where=self.work.path)
                 return dict(self._reference.costs)
-            return self._reference.costs_of_assembly(text, where=self.path)
+            return self._reference.costs_of_assembly(text, where=self.work.path)
 
 
 def planned(data: bytes, path: str, settings: Settings) -> Planned:
@@ -321,7 +314,8 @@ def planned(data: bytes, path: str, settings: Settings) -> Planned:
     """
     given, compiler = open_input(data, path, settings, verify=settings.verifies, llc_options=settings.llc_options)
     pre = to_pre_ra(compiler, given.text)
-    return Planned(compiler, target(given.cpu), pre.ir, pre.mir, path, settings, tuple(allocators_of(settings)))
+    work = Work(path, settings, compiler, target(given.cpu), tuple(allocators_of(settings)))
+    return Planned(work, pre.ir, pre.mir)
 
 
 # Which plans are tried for an input: by effort, target, and what the final code of the default plan costs.

@@ -22,7 +22,7 @@ from verilocc_mlir.cost.unhidden import work
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Answer, Candidate, effective
-from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
+from verilocc_mlir.pipeline.effort import BESIDE, MODELS, PACKED, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.learned import stated
 from verilocc_mlir.pipeline.phase import same_module, with_functions
@@ -37,7 +37,7 @@ from verilocc_mlir.pipeline.plans import (
     ordered_plans,
     plans_of,
 )
-from verilocc_mlir.pipeline.runs import Result
+from verilocc_mlir.pipeline.runs import LLVM, OURS, RESUMED, Result, Variant, mixed_records
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
@@ -47,8 +47,6 @@ from verilocc_mlir.toolchain.run import ToolFailure
 Costs = Mapping[str, "KernelCost"]
 _ALIKE = ("mfma", "lds", "memory")
 """Units that do the same work in every allocation without spills; copies are work of the VALU and SALU."""
-RESUMED = Variant("LLVM's of our text", llvm=True)
-"""LLVM's allocation of the text that we allocate. It spills more than in a plain compile, so it comes last."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +80,12 @@ class Portfolio:
         functions: their names.
         greedy_code: gives the assembly of LLVM's default compile.
         greedy_kernels: gives its resources, for the functions of which its object says so.
-        notes: is told what was left out, and why.
     """
 
     given: Planned
     functions: Sequence[str]
     greedy_code: Callable[[], bytes]
     greedy_kernels: Callable[[], Mapping[str, Resources]]
-    notes: list[str]
     _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
     _results: dict[Candidate, Result] = field(default_factory=dict[Candidate, Result])
     _refused: set[tuple[str, Candidate]] = field(default_factory=set[tuple[str, Candidate]])
@@ -139,17 +135,19 @@ class Portfolio:
         _raise_if_killed(error)
         chosen = set(kept.candidates.values())
         others = {c for c in chosen if c.plan != DEFAULT or c.variant not in (OURS, LLVM)}
-        others = others or {c for c in chosen if not c.variant.llvm}
+        others = others or {c for c in chosen if c.variant.is_ours}
         self._refused |= {(name, candidate) for name in self.functions for candidate in others}
-        self.notes += [
-            f"{candidate.name} was left out: {error.what}" for candidate in sorted(others, key=lambda c: c.name)
-        ]
+        for candidate in sorted(others, key=lambda c: c.name):
+            self._tell(f"{candidate.name} was left out: {error.what}")
         return bool(others)
+
+    def _tell(self, note: str) -> None:
+        self.given.work.events.note(note)
 
     # What is tried.
 
     def _fill(self) -> None:
-        settings, ours = self.given.settings, Candidate(DEFAULT, OURS)
+        settings, ours = self.given.work.settings, Candidate(DEFAULT, OURS)
         if settings.plan:
             self._add_only(settings.plan)
             return
@@ -159,7 +157,7 @@ class Portfolio:
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
             if settings.effort is Effort.LEARNED:
-                self.notes.append("the model of plans is not asked: a unit binds it whose work no allocation changes")
+                self._tell("the model of plans is not asked: a unit binds it whose work no allocation changes")
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
@@ -199,7 +197,7 @@ class Portfolio:
         else:
             alike = "what is allocated is the same as without it, or our allocators have nothing"
             reason = self._failures.get(candidate) or alike
-        raise UnsupportedError(f"the plan {words} comes to nothing: {reason}", where=given.path)
+        raise UnsupportedError(f"the plan {words} comes to nothing: {reason}", where=given.work.path)
 
     @property
     def _llvm_spills(self) -> bool:
@@ -211,7 +209,7 @@ class Portfolio:
         if not self._llvm_spills:
             return ()
         try:
-            return ordered_plans(self.given, self._first, self.given.settings.effort)
+            return ordered_plans(self.given, self._first, self.given.work.settings.effort)
         except VeriloccError as error:
             _raise_if_killed(error)
             return ()
@@ -232,7 +230,7 @@ class Portfolio:
         """Where the registers do not suffice, those plans of ``balanced`` that need nearly as few as any."""
         known = self.given.known_too_many
         least = min(known.values(), default=0)
-        if self.given.settings.effort is Effort.BEST or not least:
+        if self.given.work.settings.effort is Effort.BEST or not least:
             return plans
         try:
             return [plan for plan in self.given.plans(plans) if self.given.too_many(plan) <= NEARLY * least]
@@ -243,13 +241,13 @@ class Portfolio:
     @property
     def _is_short(self) -> bool:
         """Whether some function has nothing of ours that stands as well as LLVM's."""
-        ours = [c for c in self._prices if not c.variant.llvm]
+        ours = [c for c in self._prices if c.variant.is_ours]
         return not all(any(not self._shortfalls(name, c) for c in ours) for name in self.functions)
 
     @property
     def _is_large(self) -> bool:
         """Whether the functions of the default plan have more than ``LARGE`` instructions together."""
-        functions = self.given.shared.parsed(self.given.pre, self.given.path).functions
+        functions = self.given.shared.parsed(self.given.pre, self.given.work.path).functions
         return sum(len(block.instructions) for function in functions for block in function.blocks) > LARGE
 
     def _is_unbeaten(self, costs: Costs) -> bool:
@@ -278,18 +276,18 @@ class Portfolio:
         costs = self._prices.get(Candidate(self._first), self.greedy)
         if not given.ir or not (self._is_short or has_promise(costs)):
             why = "no order promises anything here" if given.ir else "machine IR has the default plan alone"
-            self.notes.append(f"the model of plans is not asked: {why}")
+            self._tell(f"the model of plans is not asked: {why}")
             return
         code = self.greedy_code()
-        with given.clock.measure_rest("plans"):
+        with given.work.events.measure_rest("plans"):
             said = stated(given, self._first, code)
-        self.notes += said.notes
+        given.work.events.note(*said.notes)
         if not said.model:
             return
         seen = {key for tried in self._prices if (key := self._key(tried)) is not None}
         chosen: list[str] = []
         for answer in said.answers:
-            if len(chosen) == given.settings.plans:
+            if len(chosen) == given.work.settings.plans:
                 break
             key = self._key(answer.candidate)
             if key is None or key in seen:
@@ -297,11 +295,11 @@ class Portfolio:
             seen.add(key)
             chosen.append(str(answer))
             self._add(answer.candidate)
-        self.notes.append(f"{said.model} stated {len(chosen)} plans to try: {', '.join(chosen) or 'none'}")
+        self._tell(f"{said.model} stated {len(chosen)} plans to try: {', '.join(chosen) or 'none'}")
 
     def _key(self, candidate: Candidate) -> tuple[str, Variant] | None:
         """The same for candidates that are allocated alike; None for one that the input cannot have."""
-        if candidate.variant.llvm or candidate.plan not in self.given.plans((candidate.plan,)):
+        if not candidate.variant.is_ours or candidate.plan not in self.given.plans((candidate.plan,)):
             return None
         try:
             return self.given.pre_ra(candidate.plan), effective(self.given, candidate)
@@ -311,10 +309,10 @@ class Portfolio:
 
     def _add_searched(self) -> None:
         """What takes a search, for the default plan and for the plan that stands best."""
-        ours, settings = Candidate(DEFAULT, OURS), self.given.settings
+        ours, settings = Candidate(DEFAULT, OURS), self.given.work.settings
         kernels = [c.occupancy for c in self._prices.get(ours, {}).values()]
-        searched = [v for v in variants(Effort.BEST, self.given.target, min(kernels, default=0)) if not v.llvm]
-        if not settings.server and MODEL not in [a.name for a in self.given.allocators] and model_is_there():
+        searched = [v for v in variants(Effort.BEST, self.given.work.target, min(kernels, default=0)) if v.is_ours]
+        if not settings.server and MODEL not in [a.name for a in self.given.work.allocators] and model_is_there():
             searched.append(MODELS)
         plans = [DEFAULT]
         total = {c: sum(x.cycles for x in costs.values()) for c, costs in self._prices.items() if c.variant == OURS}
@@ -328,16 +326,15 @@ class Portfolio:
 
     @property
     def _llvm_is_wanted(self) -> bool:
-        return self.given.settings.fallback and not self.given.settings.plan
+        return self.given.work.settings.fallback and not self.given.work.settings.plan
 
     def _add(self, candidate: Candidate) -> bool:
         """Cost a candidate; False if it was tried already, came to nothing, or is what another one is."""
         if candidate in self._prices or candidate in self._failures:
             return False
-        if self.given.clock.budget.is_over and not candidate.variant.llvm:
+        if self.given.work.events.budget.is_over and candidate.variant.is_ours:
             self._failures[candidate] = "the seconds are over"
-            if OVER not in self.notes:
-                self.notes.append(OVER)
+            self.given.work.events.note_once(OVER)
             return False
         try:
             if self._has_no_draft(candidate):
@@ -357,19 +354,19 @@ class Portfolio:
         """Whether only the audit shows what the text is, so that it is costed with that: of LLVM's allocation of our
         text, and of ours where LLVM's stands in for it in some functions.
         """
-        given = self.given
-        if candidate.variant == RESUMED or (candidate.variant.llvm and not given.ir):
+        runs = self.given.runs(candidate.plan)
+        if candidate.variant.waits_for_audit(runs):
             return True
-        return candidate == Candidate(DEFAULT, OURS) and given.runs(DEFAULT).draft(OURS) is None
+        return candidate == Candidate(DEFAULT, OURS) and runs.draft(OURS) is None
 
     def _leave_out(self, candidate: Candidate, error: VeriloccError) -> None:
         self._failures[candidate] = error.what
         whose = "ours" if candidate == Candidate(DEFAULT, OURS) else candidate.name
-        self.notes.append(f"{whose} was left out: {error.what}")
+        self._tell(f"{whose} was left out: {error.what}")
 
     def _costs(self, candidate: Candidate) -> Costs | None:
         given, runs = self.given, self.given.runs(candidate.plan)
-        if candidate.variant.llvm:
+        if not candidate.variant.is_ours:
             # Where one function calls another, LLVM's own compile knows more than one that is stopped in between.
             one = len(self.functions) == 1 and candidate.plan == DEFAULT
             return self.greedy if one else given.cost_of(runs.plain_text())
@@ -383,7 +380,7 @@ class Portfolio:
         if len(self.functions) == 1:
             return True
         texts = self.given.pre_ra(plan), self.given.pre
-        return same_module(*(parse_mir(text, self.given.path) for text in texts))
+        return same_module(*(parse_mir(text, self.given.work.path) for text in texts))
 
     def _saves(self, candidate: Candidate) -> bool:
         return self._drafted(candidate) and self.given.runs(candidate.plan).saves(candidate.variant)
@@ -415,7 +412,7 @@ class Portfolio:
         def price(candidate: Candidate) -> tuple[float, int, float, float, bool]:
             cost = self._prices[candidate][name]
             instructions = 0.0 if cost.is_kernel else cost.issued
-            return spill_traffic(cost), -cost.occupancy, cost.cycles, instructions, candidate.variant.llvm
+            return spill_traffic(cost), -cost.occupancy, cost.cycles, instructions, not candidate.variant.is_ours
 
         def is_told_apart(candidate: Candidate) -> bool:
             cost = self._prices[candidate][name]
@@ -432,7 +429,7 @@ class Portfolio:
     def _prove(self, candidate: Candidate, names: Sequence[str]) -> None:
         """Audit a candidate; it is refused for the functions of which it proves nothing."""
         try:
-            result = self._run(candidate, names)
+            result = candidate.variant.run(self.given.runs(candidate.plan), names)
         except ToolchainError as error:
             _raise_if_killed(error)
             self._leave_out(candidate, error)
@@ -444,18 +441,14 @@ class Portfolio:
         self._refused |= {(name, candidate) for name in names if result.text is None or not result.is_proved(name)}
         if result.text is None:
             return
-        if candidate not in self._prices or not (candidate.variant.llvm or self._is_as_drafted(candidate, result.text)):
+        if candidate not in self._prices or (
+            candidate.variant.is_ours and not self._is_as_drafted(candidate, result.text)
+        ):
             # LLVM's allocation stands in for ours in some function.
             self._prices[candidate] = self.given.cost_of(result.text)
 
     def _is_as_drafted(self, candidate: Candidate, text: str) -> bool:
         return self.given.runs(candidate.plan).draft(candidate.variant) == text
-
-    def _run(self, candidate: Candidate, names: Sequence[str]) -> Result:
-        runs = self.given.runs(candidate.plan)
-        if candidate.variant == LLVM and self.given.ir:
-            return runs.plain(names)
-        return runs.run(LLVM if candidate.variant.llvm else candidate.variant)
 
     # What is kept.
 
@@ -463,19 +456,16 @@ class Portfolio:
         """The functions as their candidates have them, in one text."""
         order = list(dict.fromkeys(chosen.values()))
         results = [self._results[candidate] for candidate in order]
-        path = self.given.path
+        path = self.given.work.path
         text, pre = results[0].text or "", self.given.runs(order[0].plan).pre
-        recording = results[0].recording
+        records = results[0].records
         for candidate, result in zip(order[1:], results[1:], strict=True):
             names = [name for name, whose in chosen.items() if whose == candidate]
             text = with_functions(text, result.text or "", names, path)
             pre = with_functions(pre, self.given.runs(candidate.plan).pre, names, path)
-            if recording is not None and result.recording is not None:
-                records = [r for r in recording.phases if r.function not in names]
-                records += [r for r in result.recording.phases if r.function in names]
-                recording = replace(recording, phases=records)
+            records = mixed_records(records, result.records, names)
         phases = {name: self._explained(name, candidate) for name, candidate in chosen.items()}
-        return Kept(Result(results[0].variant, text, phases, recording), pre, chosen)
+        return Kept(Result(text, phases, records), pre, chosen)
 
     def _explained(self, name: str, candidate: Candidate) -> list[PhaseReport]:
         """The phases of a function; each that LLVM allocated says why."""
@@ -496,7 +486,7 @@ class Portfolio:
     def _earlier(self, name: str, candidate: Candidate) -> Sequence[PhaseReport]:
         """What was proved or not of ours, where LLVM's is kept."""
         ours = self._results.get(Candidate(DEFAULT, OURS))
-        return ours.phases.get(name, ()) if candidate.variant.llvm and ours is not None else ()
+        return () if candidate.variant.is_ours or ours is None else ours.phases.get(name, ())
 
     def _reason(self, name: str, phase: str, candidate: Candidate) -> str:
         """Why LLVM's allocation stands."""
@@ -509,8 +499,8 @@ class Portfolio:
         ours = Candidate(DEFAULT, OURS)
         if self._failures.get(ours):
             return self._failures[ours]
-        unproved = [c for f, c in self._refused if f == name and not c.variant.llvm and c in self._results]
-        priced = [c for c in self._prices if not c.variant.llvm and name in self._prices[c] and c not in unproved]
+        unproved = [c for f, c in self._refused if f == name and c.variant.is_ours and c in self._results]
+        priced = [c for c in self._prices if c.variant.is_ours and name in self._prices[c] and c not in unproved]
         if not priced:
             return self._unproved(name, unproved)
         best = min(priced, key=lambda c: self._prices[c][name].cycles)
@@ -541,26 +531,26 @@ class Portfolio:
         if llvms:
             of = "" if len(llvms) == len(self.functions) else f" of {', '.join(llvms)}"
             whose = "is that of a plain compile" if self.given.ir else "was kept"
-            self.notes.append(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
+            self._tell(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
-            self.notes.append("what is spilled is loaded beside its use: loaded ahead, it stands worse")
+            self._tell("what is spilled is loaded beside its use: loaded ahead, it stands worse")
         if self._first != DEFAULT and self._first in {c.plan for c in chosen.values()}:
             too_many = self.given.too_many
-            self.notes.append(
+            self._tell(
                 f"the plan {self._first.name} was tried before the default one: it needs"
                 f" {too_many(self._first)} vector registers more than there are, the default one {too_many(DEFAULT)}"
             )
         for name, candidate in chosen.items():
             if candidate.plan.of is not None:
                 early = next(e for e in self.given.early(candidate.plan) if e.function.name == name)
-                self.notes.append(
+                self._tell(
                     f"{name}: {early.moved:,} instructions stand elsewhere before allocation than LLVM put them, so"
                     " that fewer registers are needed at once, proved by both checkers"
                 )
-        if len(self._prices) > 1 and (self.given.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
+        if len(self._prices) > 1 and (self.given.work.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
             tried = ", ".join(f"{c.name} {sum(x.cycles for x in self._prices[c].values()):.0f}" for c in self._prices)
             names = ", ".join(dict.fromkeys(c.name for c in chosen.values()))
-            self.notes.append(f"modelled cycles of what was tried: {tried}; kept: {names}")
+            self._tell(f"modelled cycles of what was tried: {tried}; kept: {names}")
 
     @staticmethod
     def _took_a_plan(chosen: Mapping[str, Candidate]) -> bool:

@@ -9,23 +9,22 @@ function is refuted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import audit_verdict, audited
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
+from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import Draft, Shared, audit_within, moves_of
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, Attempt, CheckResult, Moves, PhaseReport
-from verilocc_mlir.target.targets import Target
 
-Reports = dict[str, list[PhaseReport]]
+Reports = Mapping[str, Sequence[PhaseReport]]
 """The phases of each function, by name."""
 
 WWM_REASON = "MIR does not say which registers whole-wave values may take"
@@ -42,15 +41,12 @@ class WholeAudit:
     """The audits of one file.
 
     Attributes:
-        allocators: ours, in the order they are tried.
+        work: with the allocators whose answers are audited.
         known: audits and their CPU seconds by the texts before and after and by function; it grows.
         known_after: the text after the last phase that was parsed last.
     """
 
-    allocators: tuple[Allocator, ...]
-    target: Target
-    solver_seconds: float
-    clock: Clock
+    work: Work
     shared: Shared
     known: dict[tuple[str, str, str], tuple[FunctionAudit, float]]
     known_after: tuple[str, MirFile] | None = None
@@ -61,16 +57,16 @@ class WholeAudit:
         Args:
             whole_wave: LLVM's whole-wave phase is between them.
         """
-        audits = self.audits(scalar.before, vector.after, scalar.path)
+        audits = self.audits(scalar.before, vector.after)
         if not _all_proved(audits):
             return None
-        reports: Reports = {}
+        reports: dict[str, Sequence[PhaseReport]] = {}
         for first, last in zip(scalar.functions, vector.functions, strict=True):
             name = first.before.name
             verdict, seconds = audits[name]
             middle = [_by_llvm("wwm", _ELSEWHERE, self._attempts(WWM_REASON), WWM_REASON)] if whole_wave else []
-            clock = last.clock.since({})
-            clock.add("audit", seconds)
+            spent = last.events.seconds
+            spent["audit"] = spent.get("audit", 0.0) + seconds
             all_again = verdict.moves.rematerialised
             again = sum(len(spill.reloads) for spill in first.spills if spill.kind == "rematerialise")
             scalars_again = min(again, all_again)  # What was planned; the audit may pair some of it.
@@ -78,26 +74,26 @@ class WholeAudit:
             reports[name] = [
                 PhaseReport(
                     scalar.phase, _with(first.attempts, _ELSEWHERE), fallback=False, fallback_reason="", moves=moves,
-                    seconds=dict(first.clock.seconds), spills=first.spills, audited_with=LAST_PHASE,
+                    seconds=first.events.seconds, spills=first.spills, audited_with=LAST_PHASE,
                 ),
                 *middle,
                 PhaseReport(
                     vector.phase, _with(last.attempts, audit_verdict(verdict)), fallback=False, fallback_reason="",
                     moves=_moves(last.before, last.chosen or last.before, all_again - scalars_again),
-                    seconds=clock.seconds, spills=last.spills,
+                    seconds=spent, spills=last.spills,
                 ),
             ]  # fmt: skip
         return reports
 
     def of_llvm(
-        self, before: str, after: str, path: str, phases: Sequence[Phase], names: Collection[str] | None
+        self, before: str, after: str, phases: Sequence[Phase], names: Collection[str] | None
     ) -> Reports | None:
         """LLVM's allocation in ``phases``, of the functions named; None where not each of them is proved."""
-        audits = self.audits(before, after, path, names)
+        audits = self.audits(before, after, names)
         if not _all_proved(audits):
             return None
         scalar, *middle, last = phases
-        lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after, path).functions}
+        lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after).functions}
         return {
             name: [
                 replace(_by_llvm(scalar, _ELSEWHERE), moves=lanes[name]),
@@ -107,22 +103,23 @@ class WholeAudit:
             for name, (a, seconds) in audits.items()
         }
 
-    def judged(self, before: str, after: str, path: str, reports: Reports) -> Reports:
+    def judged(self, before: str, after: str, reports: Reports) -> Reports:
         """The reports of phases audited alone; functions that they prove and that are refuted at once are refuted."""
         proved = [name for name, of in reports.items() if all(r.outcome is Outcome.PROVED for r in of)]
-        audits = self.audits(before, after, path, proved) if proved else {}
+        audits = self.audits(before, after, proved) if proved else {}
         refuted = {name: a for name, (a, _) in audits.items() if a.outcome is Outcome.REFUTED}
         return {
             name: [*of[:-1], _refuted(of[-1], refuted[name])] if name in refuted else of for name, of in reports.items()
         }
 
-    def audits(self, before: str, after: str, path: str, names: Collection[str] | None = None) -> Audits:
+    def audits(self, before: str, after: str, names: Collection[str] | None = None) -> Audits:
         """The audit of each function named and its CPU seconds, by name; up to the first that is not proved where none
         is named.
         """
-        with self.clock.measure("parse"):
-            file = self.shared.parsed(before, path)
-            allocated = self._parsed_after(after, path)
+        work = self.work
+        with work.events.measure("parse"):
+            file = self.shared.parsed(before, work.path)
+            allocated = self._parsed_after(after)
         partners = {function.name: function for function in allocated.functions}
         audits: Audits = {}
         for function in file.functions:
@@ -130,23 +127,24 @@ class WholeAudit:
                 continue
             key = before, after, function.name
             if key not in self.known:
-                clock = Clock()
+                events = Events()
                 partner = partners[function.name]
-                audit = audit_within(self.solver_seconds, file, function, partner, self.target, clock)
-                self.clock.absorb(clock)
-                self.known[key] = audit, clock.seconds["audit"]
+                audit = audit_within(work.settings.solver_seconds, file, function, partner, work.target, events)
+                work.events.tell(*events.told)
+                self.known[key] = audit, events.seconds["audit"]
             audits[function.name] = self.known[key]
             if names is None and audits[function.name][0].outcome is not Outcome.PROVED:
                 break
         return audits
 
-    def _parsed_after(self, after: str, path: str) -> MirFile:
+    def _parsed_after(self, after: str) -> MirFile:
         if self.known_after is None or self.known_after[0] != after:
-            self.known_after = after, self.shared.files.get(after) or parse_mir(after, f"{path} after {LAST_PHASE}")
+            where = f"{self.work.path} after {LAST_PHASE}"
+            self.known_after = after, self.shared.files.get(after) or parse_mir(after, where)
         return self.known_after[1]
 
     def _attempts(self, reason: str) -> tuple[Attempt, ...]:
-        return tuple(Attempt(allocator.name, "build", reason) for allocator in self.allocators[:1])
+        return tuple(Attempt(allocator.name, "build", reason) for allocator in self.work.allocators[:1])
 
 
 def _moves(before: MachineFunction, after: MachineFunction, rematerialised: int) -> Moves:

@@ -44,7 +44,7 @@ from verilocc_mlir.pipeline.attempt import (
     try_allocators,
 )
 from verilocc_mlir.pipeline.audit import unfinished, virtual_registers
-from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
@@ -172,7 +172,7 @@ class _Allocation:
     def __init__(self, request: allocation.AllocateRequest, deadline: Deadline, terms: Terms) -> None:
         self.request = request
         self.deadline = deadline
-        self.clock = Clock()
+        self.events = Events()
         self.solver = PatientSolver(deadline, RecordingSolver(default_solver()))
         if not 0 <= request.max_attempts <= MAX_ATTEMPTS:
             raise malformed(f"max_attempts is {request.max_attempts}, not between 0 and {MAX_ATTEMPTS}", request=True)
@@ -209,12 +209,12 @@ class _Allocation:
                 solver=solver_version(),
             ),
             steps=[
-                allocation.Step(name=name, cpu_time=duration(seconds)) for name, seconds in self.clock.seconds.items()
+                allocation.Step(name=name, cpu_time=duration(seconds)) for name, seconds in self.events.seconds.items()
             ],
         )
 
     def _problem(self) -> allocation.FunctionAllocation:
-        with self.clock.measure("parse"):
+        with self.events.measure("parse"):
             problem = wire.problem_of(self.request.problem)
         _known_target(problem.target)
         _known_phase(self.request.problem.phase)
@@ -223,7 +223,7 @@ class _Allocation:
         def check(proposal: Proposal) -> ProofResult:
             return prove(problem, proposal, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver)
 
-        for proposed in proposals(self.allocators, problem, check, self.clock, attempts=self.attempts):
+        for proposed in proposals(self.allocators, problem, check, self.events, attempts=self.attempts):
             _ = self.deadline.remaining
             ended = "prove" if proposed.proof is not None else "allocate"
             reason = "" if proposed.proved else proposed.reason or _why(proposed)
@@ -235,7 +235,7 @@ class _Allocation:
     def _text(self, given: allocation.MachineIr) -> tuple[list[allocation.FunctionAllocation], bytes, str]:
         """The functions, the text with their registers in it, and the processor."""
         name = given.name or "<request>"
-        with self.clock.measure("parse"):
+        with self.events.measure("parse"):
             file, machine = _machine_ir(given.text, name, given.target)
         _known_phase(given.phase)
         phase: Phase = wire.PHASE_NAMES[given.phase]
@@ -252,10 +252,10 @@ class _Allocation:
         text = ""
         # A function whose audit fails goes back to what it was, and the text is made without it.
         while any(state.rewritten is not None and state.audit is None for state in states.values()):
-            with self.clock.measure("print"):
+            with self.events.measure("print"):
                 now = {n: state.rewritten or state.before for n, state in states.items()}
                 text = print_mir(replace(file, functions=tuple(now.get(f.name, f) for f in file.functions)))
-            with self.clock.measure("parse"):
+            with self.events.measure("parse"):
                 again = parse_mir(text, f"{name} after {phase}")
             refuted = False
             for after in again.functions:
@@ -276,7 +276,7 @@ class _Allocation:
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
         _ = self.deadline.remaining
-        attempted = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
+        attempted = try_allocators(self.allocators, file, function, machine, phase, self.events, limits)
         proposed = attempted.proposed
         attempts = [
             self._attempt(attempt, proposed[n] if n < len(proposed) else None)
@@ -286,7 +286,7 @@ class _Allocation:
         return _Function(function, attempts, attempted.problem, last, attempted.function, attempted.spills)
 
     def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
-        with self.clock.measure("audit"):
+        with self.events.measure("audit"):
             one.audit = audit_function(
                 file, one.before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver
             )

@@ -26,7 +26,7 @@ from verilocc_mlir.crew.serve import Message
 from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import DEFAULT_ATTEMPTS
-from verilocc_mlir.pipeline.clock import cpu_seconds
+from verilocc_mlir.pipeline.events import cpu_seconds
 from verilocc_mlir.remote.wire import code_of
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.limits import CallerLimits, Turns

@@ -28,7 +28,7 @@ from verilocc_mlir.crew.descendants import serve_jobs, started_by_this
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import DEFECTS
-from verilocc_mlir.pipeline.clock import cpu_seconds
+from verilocc_mlir.pipeline.events import cpu_seconds
 from verilocc_mlir.remote.wire import number
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.status import ServiceError, defect

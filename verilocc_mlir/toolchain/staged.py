@@ -141,10 +141,10 @@ class WwmPhase:
 class StagedCompiler:
     """Drives one input through LLVM.
 
-    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run; ``of_ir`` are
-    further options for what starts from IR. Texts are returned as LLVM prints them, without memory-model annotations
-    that it does not parse, and mended for its parser on the way in. Every method raises ToolchainError where LLVM
-    fails, crashes or times out.
+    ``runs`` has an entry for every piece of work, in order, which ``hear`` gets at once; ``running`` holds the tools
+    that still run; ``of_ir`` are further options for what starts from IR. Texts are returned as LLVM prints them,
+    without memory-model annotations that it does not parse, and mended for its parser on the way in. Every method
+    raises ToolchainError where LLVM fails, crashes or times out.
     """
 
     toolchain: LlvmTools
@@ -152,6 +152,7 @@ class StagedCompiler:
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
     running: RunningTools = field(default_factory=RunningTools, repr=False)
     of_ir: tuple[str, ...] = ()
+    hear: Callable[[ToolRun], None] = field(default=lambda _: None, repr=False)
     driver: Driver = field(init=False, repr=False)
     _printed: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 
@@ -377,6 +378,7 @@ class StagedCompiler:
             self._refuse_ignored(failure.stderr)
             raise
         self.runs.append(run)
+        self.hear(run)
         self._refuse_ignored(run.stderr)
         return run.stdout
 

@@ -18,8 +18,8 @@ from safetensors.numpy import load_file
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.candidates import AS_IT_IS, SLOTS, Answer, effective
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.facts import dearest_of, facts
@@ -34,9 +34,9 @@ def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | Non
         first: the plan that is tried first.
         code: assembly of LLVM's default compile.
     """
-    dearest, by_name = dearest_of(code, given.target, given.path)
+    dearest, by_name = dearest_of(code, given.work.target, given.work.path)
     try:
-        return {**facts(dearest, by_name[dearest.name], given.target), **facts_of_text(given, first, dearest.name)}
+        return {**facts(dearest, by_name[dearest.name], given.work.target), **facts_of_text(given, first, dearest.name)}
     except UnsupportedError:
         return None
 
@@ -55,7 +55,7 @@ def ranked(
     Raises:
         InputError: the directory has no model of plans, or one that was trained with other facts.
     """
-    critic, model = _models(directory, given.target.name)
+    critic, model = _models(directory, given.work.target.name)
     if critic is not None and model is None:
         name = f"critic {directory.resolve().name}"
         return name, _judged(critic, critic.answers, given, first, code, known) if known else []
@@ -78,7 +78,7 @@ def _judged(
     """The first ``most`` answers that the input can have, in the critic's order; of those that are allocated alike, the
     first one, and none that is the first plan's.
     """
-    dearest, _ = dearest_of(code, given.target, given.path)
+    dearest, _ = dearest_of(code, given.work.target, given.work.path)
     texts: dict[str, Mapping[str, float]] = {}
     seen = {(given.pre_ra(first), OURS)}
     for answer in answers:
@@ -95,7 +95,7 @@ def _judged(
         except VeriloccError:
             continue  # LLVM makes no text of it, or its problem cannot be stated.
     of_first = {name: value for name, value in known.items() if name.startswith("text ")}
-    gains = dict(zip(texts, critic.gains(given.target.name, known, of_first, texts), strict=True))
+    gains = dict(zip(texts, critic.gains(given.work.target.name, known, of_first, texts), strict=True))
     return [Answer.parse(text) for text in sorted(texts, key=lambda text: gains[text])]
 
 

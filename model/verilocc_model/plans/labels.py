@@ -163,11 +163,11 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     text = ir(cell, store)
     settings = Settings(cpu=cell.target, tool_seconds=recipe.limits.seconds)
     given = planned(text.encode(), cell.name, settings)
-    dearest, by_name = dearest_of(given.compiler.direct(given.ir, "asm"), given.target, cell.name)
+    dearest, by_name = dearest_of(given.work.compiler.direct(given.ir, "asm"), given.work.target, cell.name)
     of_dearest = by_name[dearest.name]
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
-    known, llvm = facts(dearest, of_dearest, given.target), figures(by_name)
+    known, llvm = facts(dearest, of_dearest, given.work.target), figures(by_name)
     asked = recipe.asked.get(cell.name, recipe.plans)
     # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
     worth_it = has_promise(by_name)
@@ -266,12 +266,12 @@ def _with_facts(data: Mapping[str, Any], store: Store | None) -> str:
     """A kernel's line, with its labels as they are."""
     cell = Cell.from_data(data["cell"])
     given = planned(ir(cell, store).encode(), cell.name, Settings(cpu=cell.target))
-    dearest, by_name = dearest_of(given.compiler.direct(given.ir, "asm"), given.target, cell.name)
+    dearest, by_name = dearest_of(given.work.compiler.direct(given.ir, "asm"), given.work.target, cell.name)
     rows = [
         {**row, "text": _text_facts(given, Answer.parse(row["plan"]).plan, dearest.name)} if "text" in row else row
         for row in data["plans"]
     ]
-    known = facts(dearest, by_name[dearest.name], given.target)
+    known = facts(dearest, by_name[dearest.name], given.work.target)
     return json.dumps({**data, "facts": known, "plans": rows}, sort_keys=True)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_mlir.pipeline.candidates import Answer
-from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import balanced_plans
+from verilocc_mlir.pipeline.runs import OURS
 from verilocc_model.plans.critic import Critic, of_kernel
 from verilocc_model.plans.data import Labels
 

@@ -137,8 +137,8 @@ def facts_of_text(given: Planned, plan: Plan, name: str) -> dict[str, float]:
     Raises:
         UnsupportedError: the allocation problem cannot be stated.
     """
-    file = given.shared.parsed(given.pre_ra(plan), given.path)
-    return next((text_facts(file, f, given.target) for f in file.functions if f.name == name), {})
+    file = given.shared.parsed(given.pre_ra(plan), given.work.path)
+    return next((text_facts(file, f, given.work.target) for f in file.functions if f.name == name), {})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""The stream of events of a compilation: what is told, who hears it, and what reports are made of."""
+
+from __future__ import annotations
+
+import pytest
+from builders import kernel, loads, stores
+
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.events import Assembled, Decided, Event, Events, Note, Spent
+from verilocc_mlir.pipeline.recording import Recording
+from verilocc_mlir.pipeline.settings import Emit, Settings
+
+SMALL = kernel([*loads(2), *stores(["%v0", "%v1"])], 0)
+
+
+def test_notes_are_in_order_and_some_stand_once() -> None:
+    events = Events()
+    events.note("one", "two")
+    events.note_once("one")
+    events.note_once("three")
+    assert events.notes == ("one", "two", "three")
+
+
+def test_seconds_are_added_by_step_and_tools_come_last() -> None:
+    events = Events()
+    events.tell(Spent("pre-ra", 2.0, by_tool=True), Spent("audit", 1.0), Spent("audit", 0.5), Spent("pre-ra", 4.0))
+    assert list(events.seconds.items()) == [("audit", 1.5), ("pre-ra", 6.0)]
+
+
+def test_the_rest_is_without_what_was_measured_meanwhile() -> None:
+    events = Events()
+    with events.measure_rest("plans"):
+        events.tell(Spent("build", -100.0), Spent("finish", 1000.0, by_tool=True))
+    assert events.seconds["plans"] == pytest.approx(100.0, abs=50.0)
+
+
+def test_a_failed_step_is_told_too() -> None:
+    events = Events()
+    with pytest.raises(KeyError), events.measure("build"):
+        raise KeyError
+    assert [*events.seconds] == ["build"]
+
+
+def test_a_listener_hears_at_once_and_may_tell_more() -> None:
+    heard: list[Event] = []
+
+    def hear(event: Event, events: Events) -> None:
+        heard.append(event)
+        if event == Note("question"):
+            events.note("answer")
+
+    events = Events(listeners=[hear])
+    events.note("question")
+    assert heard == events.told == [Note("question"), Note("answer")]
+
+
+def test_a_compilation_tells_what_its_report_and_its_page_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Event] = []
+    recording = Recording()
+    hear = Recording.hear
+
+    def listen(self: Recording, event: Event, events: Events) -> None:
+        told.append(event)
+        hear(self, event, events)
+
+    monkeypatch.setattr(Recording, "hear", listen)
+    done = compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", emit=Emit.ASM), recording=recording)
+    assert tuple(e.text for e in told if isinstance(e, Note)) == done.report.notes
+    assert {e.step for e in told if isinstance(e, Spent)} == {step.name for step in done.report.steps}
+    (decided,) = (e for e in told if isinstance(e, Decided))
+    assert [*decided.records] == recording.phases
+    assert [e.path for e in told if isinstance(e, Assembled)] == ["k.ll"]
+    assert [*recording.costs] == [f.name for f in done.report.functions]
