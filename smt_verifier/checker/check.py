@@ -62,7 +62,7 @@ from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
-from smt_verifier.checker.threads import EXEC_NAMES
+from smt_verifier.checker.threads import EXEC_NAMES, Nobody
 from smt_verifier.checker.wellformed import well_formed
 
 
@@ -535,12 +535,15 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
-    lost, written = _passed(both, number, successor) if exec_is_zero else (NONE, NONE)
+    skipped = _skipped(both, number, successor) if exec_is_zero else frozenset[int]()
+    lost, written = _passed(both, skipped)
     for name, place in claimed.scalars.pairs if written else ():
         require(
             name not in lost or place not in written or name in state.scalars.undefined,
             f"LLVM may go to {write_key(place)} by way of the other successor",
         )
+    wide, nobody = _widely(both, number, successor, skipped) if skipped else (NONE, True)
+    require(nobody, "threads wake on the way that the branch skips")
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     bit = {mask: n for n, mask in enumerate(dict.fromkeys(renamed.values()))}
     wanted = [_bits((bit[renamed[m]], inside) for m, inside in c.member.items()) for c in claimed.classes]
@@ -557,6 +560,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         require(bool(fitting), "a class of threads is not claimed")
         for last, candidate in enumerate(fitting, 1 - len(fitting)):
             try:
+                if wide and cls.kind != "P":
+                    _require_apart(cls.part, candidate.claims, wide, refuse)
                 _require_claims(cls.part, candidate.claims, (state.scalars, claimed.scalars), refuse)
                 break
             except Refused:
@@ -575,26 +580,31 @@ def _bits(member: Iterable[tuple[int, bool]]) -> tuple[int, int]:
     return within, without
 
 
-def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
-    """Where LLVM may delete a branch to where no thread is active, and go through what it skips (12.2): scalar names
-    that P leaves undefined there, and scalar places that Q writes.
-    """
+def _skipped(both: Both, number: int, target: int) -> frozenset[int]:
+    """What LLVM may go through if it deletes a branch to where no thread is active (12.2)."""
     skipped: set[int] = set()
     pending = [s for s in both.before.successors(number) if s != target]
     while pending:
         block = pending.pop()
         successors = both.before.successors(block)
-        if not successors or block == number:
-            return NONE, NONE
+        calls = any("call" in both.forms.opcode(i).traits for i in both.before.code(block))
+        if not successors or block == number or calls:
+            return frozenset()
         skipped.add(block)
         pending += [s for s in successors if s != target and s not in skipped]
+    in_loops = set(skipped)
+    while first := {b for b in in_loops if in_loops.isdisjoint(both.before.predecessors[b])}:
+        in_loops -= first
+    return frozenset() if in_loops else frozenset(skipped)
+
+
+def _passed(both: Both, skipped: frozenset[int]) -> tuple[Names, Names]:
+    """Of what a branch skips: scalar names that P leaves undefined there, and scalar places that Q writes (12.2)."""
     lost, defined, written = set[Key](), set[Key](), set[Key]()
     for block in skipped:
         in_block = both.writes.get(block)
         if in_block is None:
             in_block = both.writes[block] = _writes(both, block)
-        if in_block.calls:
-            return NONE, NONE
         lost.update(
             in_block.lost, *(both.scalars_before - declared_units(both.after, n) for n in both.before.parts[block])
         )
@@ -603,13 +613,35 @@ def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
     return frozenset(lost - defined), frozenset(written)
 
 
+def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tuple[Names, bool]:
+    """Of what such a branch skips: vector names that P defines for threads that wait, too, and whether all wait
+    behind it still (12.2).
+    """
+    wide, nobody = set[Key](), True
+    known: dict[int, Nobody] = {}
+    pending = [(s, Nobody()) for s in both.before.successors(number) if s != target]
+    while pending:
+        block, left = pending.pop()
+        left = left.meet(known.get(block, left))
+        if known.get(block) == left:
+            continue
+        known[block], left = left, left.meet(left)
+        for i in both.before.code(block):
+            opcode = both.forms.opcode(i)
+            reaches = opcode.value("reach") in ("writes", "unclear") and not opcode.value("lane-operand")
+            if left.active is not False or reaches:
+                wide.update(k for k in both.before.operand_keys(i).defined if both.before.is_vector(k))
+            left.follow(i, opcode, both.before)
+        pending += [(s, left) for s in both.before.successors(block) if s in skipped]
+        nobody = nobody and (left.active is False or target not in both.before.successors(block))
+    return frozenset(wide), nobody
+
+
 def _writes(both: Both, number: int) -> Writes:
-    """What a block of P leaves undefined and defines, what Q's writes, and whether it calls."""
+    """What a block of P leaves undefined and defines, and what Q's writes."""
     lost, defined, written = set[Key](), set[Key](), set[Key]()
-    calls = False
     for i in both.before.code(number):
         lanes, opcode = both.before, both.forms.opcode(i)
-        calls = calls or "call" in opcode.traits
         own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
         move, cells = both.moves[False].read(i, opcode), both.moves[False].cells
         lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
@@ -625,7 +657,14 @@ def _writes(both: Both, number: int) -> Writes:
         move = both.moves[True].read(i, both.forms.opcode(i))
         written |= both.after.operand_keys(i).defined
         written.update(_cells(move) if move is not None else ())
-    return Writes(lost, defined, written, calls)
+    return Writes(lost, defined, written)
+
+
+def _require_apart(part: Part, claims: Claims, wide: Names, refuse: Callable[[str], NoReturn]) -> None:
+    """Nothing is claimed of what such a branch skips, and is done for threads that wait, too."""
+    for name, _ in claims.pairs:
+        if name in wide and name not in part.undefined:
+            refuse(f"LLVM may go to {write_key(name)} by way of the other successor")
 
 
 def _cells(move: Move) -> Iterator[Key]:

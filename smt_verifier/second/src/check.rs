@@ -586,7 +586,9 @@ impl<'a> Walk<'a> {
             }
             let nobody = test.starts_with("exec") && zero;
             if nobody {
-                let (lost, written) = behind::passed(self.context, self.block, successor)?;
+                let before = self.context.before;
+                let skipped = behind::skipped(before, self.block, successor);
+                let (lost, written) = behind::passed(self.context, &skipped)?;
                 let wrong = |(name, place): &&(Lane, Lane)| {
                     lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
                 };
@@ -598,6 +600,9 @@ impl<'a> Walk<'a> {
                     line,
                     "LLVM may go through block {successor}'s other way to {wrong:?}"
                 );
+                let (wide, waits) = behind::widely(before, self.block, successor, &skipped);
+                ensure!(waits, "relation", line, "threads wake on the way that a branch to block {successor} skips");
+                state.forget_in_threads(&wide);
             }
             claimed.follows(&state, nobody, self.block)?;
         }

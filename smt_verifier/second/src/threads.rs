@@ -95,6 +95,17 @@ impl State {
         self.classes.iter().skip(1)
     }
 
+    /// Nothing is known of what these names have in threads, but that some are undefined.
+    pub fn forget_in_threads(&mut self, names: &Set<Lane>) {
+        for class in self.classes.iter_mut().filter(|class| matches!(class.kind, 'T' | 'O')) {
+            names.iter().for_each(|name| {
+                if !class.part.is_undefined(*name) {
+                    class.part.forget(*name)
+                }
+            });
+        }
+    }
+
     pub fn wave(&self) -> &Part {
         &self.classes[WAVE].part
     }
