@@ -94,15 +94,16 @@ class Nobody:
     def follow(self, instruction: Instruction, opcode: Opcode, lanes: Lanes) -> None:
         """Go through an instruction of P (10.3, 10.4)."""
         sources = [self._of(o, instruction, lanes) for o in instruction.operands[instruction.definitions :]]
-        first, second, *_ = [*sources, None, None]
+        sources += [None, None]
         save, binary, compares = opcode.value("save"), opcode.value("mask"), {"compare", "cmpx"} & opcode.traits
-        result, active = None, None
+        result: Truth = None
+        active: Truth = None
         if save or "enter-wwm" in opcode.traits:
-            result, active = self.active, OPERATIONS[save](first, self.active) if save else True
+            result, active = self.active, OPERATIONS[save](sources[0], self.active) if save else True
         elif compares:
             result = active = OPERATIONS["compare"](self.active, None)
         elif binary or {"mask-move", "copy"} & opcode.traits:
-            result = active = OPERATIONS[binary](first, second)
+            result = active = OPERATIONS[binary](sources[0], sources[1])
         for key in lanes.operand_keys(instruction).defined:
             self.masks.pop(key, None)
         if writes_exec(instruction, opcode):

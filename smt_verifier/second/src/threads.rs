@@ -284,7 +284,7 @@ impl State {
     /// Places `t` hold what places `f` held; all are read before one is written (spec 4, `copy place`).
     pub fn copy_places(&mut self, pairs: &[(Lane, Lane)], run: &[usize]) {
         let mut all: Vec<(Lane, usize, Vec<Lane>)> = Vec::new();
-        for (to, from) in pairs.iter().filter(|(to, from)| to != from) {
+        for (to, from) in pairs {
             for number in self.concerned(*to, run) {
                 let class = &self.classes[number];
                 all.push((
