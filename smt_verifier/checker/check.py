@@ -535,14 +535,15 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
-    skipped = _skipped(both, number, successor) if exec_is_zero else frozenset[int]()
+    origin = number if exec_is_zero else _led_by_zero(both, number)
+    skipped = _skipped(both, origin, {successor, number} - {origin}) if origin >= 0 else frozenset[int]()
     lost, written = _passed(both, skipped)
     for name, place in claimed.scalars.pairs if written else ():
         require(
             name not in lost or place not in written or name in state.scalars.undefined,
             f"LLVM may go to {write_key(place)} by way of the other successor",
         )
-    wide, nobody = _widely(both, number, successor, skipped) if skipped else (NONE, True)
+    wide, nobody = _widely(both, origin, successor, skipped) if skipped else (NONE, True)
     require(nobody, "threads wake on the way that the branch skips")
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     bit = {mask: n for n, mask in enumerate(dict.fromkeys(renamed.values()))}
@@ -580,10 +581,17 @@ def _bits(member: Iterable[tuple[int, bool]]) -> tuple[int, int]:
     return within, without
 
 
-def _skipped(both: Both, number: int, target: int) -> frozenset[int]:
+def _led_by_zero(both: Both, number: int) -> int:
+    """The block from which alone a branch leads to a block where EXEC is 0, or -1: LLVM may hoist all of that block."""
+    origin, *others = both.before.predecessors[number] or {-1}
+    test = test_of(both, origin) if origin >= 0 and not others and len(both.before.successors(number)) == 1 else None
+    return origin if test is not None and test.of_exec and test.is_zero(number) else -1
+
+
+def _skipped(both: Both, number: int, targets: set[int]) -> frozenset[int]:
     """What LLVM may go through if it deletes a branch to where no thread is active (12.2)."""
     skipped: set[int] = set()
-    pending = [s for s in both.before.successors(number) if s != target]
+    pending = [s for s in both.before.successors(number) if s not in targets]
     while pending:
         block = pending.pop()
         successors = both.before.successors(block)
@@ -591,7 +599,7 @@ def _skipped(both: Both, number: int, target: int) -> frozenset[int]:
         if not successors or block == number or calls:
             return frozenset()
         skipped.add(block)
-        pending += [s for s in successors if s != target and s not in skipped]
+        pending += [s for s in successors if s not in targets and s not in skipped]
     in_loops = set(skipped)
     while first := {b for b in in_loops if in_loops.isdisjoint(both.before.predecessors[b])}:
         in_loops -= first
@@ -619,7 +627,7 @@ def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tu
     """
     wide, nobody = set[Key](), True
     known: dict[int, Nobody] = {}
-    pending = [(s, Nobody()) for s in both.before.successors(number) if s != target]
+    pending = [(s, Nobody()) for s in both.before.successors(number) if s in skipped]
     while pending:
         block, left = pending.pop()
         left = left.meet(known.get(block, left))

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::check::tested;
 use crate::context::Context;
 use crate::entry::live_ins;
-use crate::joined::live;
+use crate::joined::{live, predecessors, successors};
 use crate::lanes::{Lane, Of, Set, SCC, VCC};
 use crate::masks::Nobody;
 use crate::model::*;
@@ -577,12 +578,22 @@ pub struct Written {
     places: Set<Lane>,
 }
 
+/// The block from which alone a branch leads to a block where EXEC is 0: LLVM may hoist all of that block (spec 12.2).
+pub fn led_by_zero(context: &Context<'_>, number: usize) -> Option<usize> {
+    let before = context.before;
+    let led = context.led.get_or_init(|| predecessors(&successors(before)));
+    let origin = led[number].first().copied().filter(|_| led[number].len() == 1)?;
+    let (test, target) = tested(&before.blocks[origin])?;
+    let is_zero = test.starts_with("exec") && test.ends_with('0') == (target == number);
+    (is_zero && before.blocks[number].successors.len() == 1).then_some(origin)
+}
+
 /// What LLVM may go through if it deletes a branch from a block to where no thread is active (spec 12.2).
-pub fn skipped(before: &Function, number: usize, target: usize) -> BTreeSet<usize> {
+pub fn skipped(before: &Function, number: usize, targets: &[usize]) -> BTreeSet<usize> {
     let mut skipped = BTreeSet::new();
     let mut pending: Vec<usize> = before.blocks[number].successors.clone();
     while let Some(block) = pending.pop() {
-        if block == target || !skipped.insert(block) {
+        if targets.contains(&block) || !skipped.insert(block) {
             continue;
         }
         let text = &before.blocks[block];
