@@ -591,12 +591,14 @@ def _led_by_zero(both: Both, number: int) -> int:
 def _skipped(both: Both, number: int, targets: set[int]) -> frozenset[int]:
     """What LLVM may go through if it deletes a branch to where no thread is active (12.2)."""
     skipped: set[int] = set()
+    exits = [n for n in targets if not both.before.successors(n)]
+    merges = any(o.register in EXEC_NAMES for n in exits for i in both.before.code(n) for o in i.operands)
     pending = [s for s in both.before.successors(number) if s not in targets]
     while pending:
         block = pending.pop()
         successors = both.before.successors(block)
         calls = any("call" in both.forms.opcode(i).traits for i in both.before.code(block))
-        if not successors or block == number or calls:
+        if (not successors and not merges) or block == number or calls:
             return frozenset()
         skipped.add(block)
         pending += [s for s in successors if s not in targets and s not in skipped]
@@ -641,7 +643,8 @@ def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tu
                 wide.update(k for k in both.before.operand_keys(i).defined if both.before.is_vector(k))
             left.follow(i, opcode, both.before)
         pending += [(s, left) for s in both.before.successors(block) if s in skipped]
-        nobody = nobody and (left.active is False or target not in both.before.successors(block))
+        ahead = both.before.successors(block)
+        nobody = nobody and (left.active is False or bool(ahead and target not in ahead))
     return frozenset(wide), nobody
 
 

@@ -592,12 +592,17 @@ pub fn led_by_zero(context: &Context<'_>, number: usize) -> Option<usize> {
 pub fn skipped(before: &Function, number: usize, targets: &[usize]) -> BTreeSet<usize> {
     let mut skipped = BTreeSet::new();
     let mut pending: Vec<usize> = before.blocks[number].successors.clone();
+    // BranchFolder may merge what a function ends with, if EXEC matters there.
+    let exits = targets.iter().map(|target| &before.blocks[*target]).filter(|block| block.successors.is_empty());
+    let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
+    let merges = exits.flat_map(|block| &block.instructions).any(|i| i.operands.iter().any(is_exec));
     while let Some(block) = pending.pop() {
         if targets.contains(&block) || !skipped.insert(block) {
             continue;
         }
         let text = &before.blocks[block];
-        if block == number || text.successors.is_empty() || text.instructions.iter().any(|i| i.has("call")) {
+        let leaves = text.successors.is_empty() && !merges;
+        if block == number || leaves || text.instructions.iter().any(|i| i.has("call")) {
             return BTreeSet::new();
         }
         pending.extend(&text.successors);
@@ -635,7 +640,8 @@ pub fn widely(before: &Function, number: usize, target: usize, skipped: &BTreeSe
             }
             left.follow(i);
         }
-        nobody &= left.active == Some(false) || !before.blocks[block].successors.contains(&target);
+        let ahead = &before.blocks[block].successors;
+        nobody &= left.active == Some(false) || !ahead.is_empty() && !ahead.contains(&target);
         pending.extend(into(block).map(|next| (next, left.clone())));
     }
     (wide, nobody)
