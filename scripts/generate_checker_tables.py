@@ -68,7 +68,7 @@ NAMED = {
     opcode_facts.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
     "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
-    **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64"), ("vector-move",)),
+    **dict.fromkeys(("V_MOV_B32_e32", "V_MOV_B64_PSEUDO", "V_MOV_B16_t16_e32", "V_MOV_B16_t16_e64"), ("vector-move",)),
 }  # fmt: skip
 """Traits of single opcodes."""
 

@@ -62,7 +62,7 @@ from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
-from smt_verifier.checker.threads import EXEC_NAMES
+from smt_verifier.checker.threads import EXEC_NAMES, Nobody
 from smt_verifier.checker.wellformed import well_formed
 
 
@@ -568,12 +568,16 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
-    lost, written = _passed(both, number, successor) if exec_is_zero else (NONE, NONE)
+    origin = number if exec_is_zero else _led_by_zero(both, number)
+    skipped = _skipped(both, origin, {successor, number} - {origin}) if origin >= 0 else frozenset[int]()
+    lost, written = _passed(both, skipped)
     for name, place in (pair for row in claimed.scalars.rows for pair in row) if written else ():
         require(
             name not in lost or place not in written or name in state.scalars.undefined,
             f"LLVM may go to {write_key(place)} by way of the other successor",
         )
+    wide, nobody = _widely(both, origin, successor, skipped) if skipped else (NONE, True)
+    require(nobody, "threads wake on the way that the branch skips")
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     scalars = state.scalars, claimed.scalars
     fitting = _Fitting(claimed, renamed)
@@ -583,6 +587,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         refused = Refused("relation", "a class of threads is not claimed", where)
         for claims in fitting.claims(cls):
             try:
+                if wide and cls.kind != "P":
+                    _require_apart(cls.part, claims, wide, refuse)
                 _require_claims(cls.part, claims, scalars, refuse)
                 break
             except Refused as error:
@@ -628,26 +634,40 @@ def _renumbered(masks: int, by_step: dict[int, int]) -> int:
     return new
 
 
-def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
-    """Where LLVM may delete a branch to where no thread is active, and go through what it skips (12.2): scalar names
-    that P leaves undefined there, and scalar places that Q writes.
-    """
+def _led_by_zero(both: Both, number: int) -> int:
+    """The block from which alone a branch leads to a block where EXEC is 0, or -1: LLVM may hoist all of that block."""
+    origin, *others = both.before.predecessors[number] or {-1}
+    test = test_of(both, origin) if origin >= 0 and not others and len(both.before.successors(number)) == 1 else None
+    return origin if test is not None and test.of_exec and test.is_zero(number) else -1
+
+
+def _skipped(both: Both, number: int, targets: set[int]) -> frozenset[int]:
+    """What LLVM may go through if it deletes a branch to where no thread is active (12.2)."""
     skipped: set[int] = set()
-    pending = [s for s in both.before.successors(number) if s != target]
+    exits = [n for n in targets if not both.before.successors(n)]
+    merges = any(o.register in EXEC_NAMES for n in exits for i in both.before.code(n) for o in i.operands)
+    pending = [s for s in both.before.successors(number) if s not in targets]
     while pending:
         block = pending.pop()
         successors = both.before.successors(block)
-        if not successors or block == number:
-            return NONE, NONE
+        calls = any("call" in both.forms.opcode(i).traits for i in both.before.code(block))
+        if (not successors and not merges) or block == number or calls:
+            return frozenset()
         skipped.add(block)
-        pending += [s for s in successors if s != target and s not in skipped]
+        pending += [s for s in successors if s not in targets and s not in skipped]
+    in_loops = set(skipped)
+    while first := {b for b in in_loops if in_loops.isdisjoint(both.before.predecessors[b])}:
+        in_loops -= first
+    return frozenset() if in_loops else frozenset(skipped)
+
+
+def _passed(both: Both, skipped: frozenset[int]) -> tuple[Names, Names]:
+    """Of what a branch skips: scalar names that P leaves undefined there, and scalar places that Q writes (12.2)."""
     lost, defined, written = set[Key](), set[Key](), set[Key]()
     for block in skipped:
         in_block = both.writes.get(block)
         if in_block is None:
             in_block = both.writes[block] = _writes(both, block)
-        if in_block.calls:
-            return NONE, NONE
         lost.update(
             in_block.lost, *(both.scalars_before - declared_units(both.after, n) for n in both.before.parts[block])
         )
@@ -656,13 +676,36 @@ def _passed(both: Both, number: int, target: int) -> tuple[Names, Names]:
     return frozenset(lost - defined), frozenset(written)
 
 
+def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tuple[Names, bool]:
+    """Of what such a branch skips: vector names that P defines for threads that wait, too, and whether all wait
+    behind it still (12.2).
+    """
+    wide, nobody = set[Key](), True
+    known: dict[int, Nobody] = {}
+    pending = [(s, Nobody()) for s in both.before.successors(number) if s in skipped]
+    while pending:
+        block, left = pending.pop()
+        left = left.meet(known.get(block, left))
+        if known.get(block) == left:
+            continue
+        known[block], left = left, left.meet(left)
+        for i in both.before.code(block):
+            opcode = both.forms.opcode(i)
+            reaches = opcode.value("reach") in ("writes", "unclear") and not opcode.value("lane-operand")
+            if left.active is not False or reaches:
+                wide.update(k for k in both.before.operand_keys(i).defined if both.before.is_vector(k))
+            left.follow(i, opcode, both.before)
+        pending += [(s, left) for s in both.before.successors(block) if s in skipped]
+        ahead = both.before.successors(block)
+        nobody = nobody and (left.active is False or bool(ahead and target not in ahead))
+    return frozenset(wide), nobody
+
+
 def _writes(both: Both, number: int) -> Writes:
-    """What a block of P leaves undefined and defines, what Q's writes, and whether it calls."""
+    """What a block of P leaves undefined and defines, and what Q's writes."""
     lost, defined, written = set[Key](), set[Key](), set[Key]()
-    calls = False
     for i in both.before.code(number):
         lanes, opcode = both.before, both.forms.opcode(i)
-        calls = calls or "call" in opcode.traits
         own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
         move, cells = both.moves[False].read(i, opcode), both.moves[False].cells
         lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
@@ -678,7 +721,14 @@ def _writes(both: Both, number: int) -> Writes:
         move = both.moves[True].read(i, both.forms.opcode(i))
         written |= both.after.operand_keys(i).defined
         written.update(_cells(move) if move is not None else ())
-    return Writes(lost, defined, written, calls)
+    return Writes(lost, defined, written)
+
+
+def _require_apart(part: Part, claims: Claims, wide: Names, refuse: Callable[[str], NoReturn]) -> None:
+    """Nothing is claimed of what such a branch skips, and is done for threads that wait, too."""
+    for name, _ in (pair for row in claims.rows for pair in row):
+        if name in wide and name not in part.undefined:
+            refuse(f"LLVM may go to {write_key(name)} by way of the other successor")
 
 
 def _cells(move: Move) -> Iterator[Key]:

@@ -41,12 +41,11 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Names that a block of P leaves undefined, and defines; places that Q's block writes; whether it calls."""
+    """Names that a block of P leaves undefined, and defines; places that Q's block writes."""
 
     lost: set[Key]
     defined: set[Key]
     written: set[Key]
-    calls: bool
 
 
 @dataclass(slots=True)

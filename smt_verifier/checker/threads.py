@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import MOST_CLASSES, Key
 from smt_verifier.checker.lanes import Lanes
@@ -71,6 +72,54 @@ def writes_exec(instruction: Instruction, opcode: Opcode) -> bool:
     """Whether it writes EXEC; ``implicit-def $exec`` on a copy only orders it."""
     copies = "copy" in opcode.traits
     return any(o.is_def and o.register in EXEC_NAMES and not (copies and o.is_implicit) for o in instruction.operands)
+
+
+@dataclass(slots=True)
+class Nobody:
+    """Whether a thread that waits at a branch which skips some blocks would be active in them, and in masks (12.2).
+
+    Attributes:
+        active: at the branch it is not, nor is any other.
+        masks: of lanes of masks, where it is known.
+    """
+
+    active: Truth = False
+    masks: dict[int, Truth] = field(default_factory=dict[int, Truth])
+
+    def meet(self, other: Nobody) -> Nobody:
+        """What both say."""
+        masks = {k: value for k, value in self.masks.items() if other.masks.get(k) is value}
+        return Nobody(self.active if self.active is other.active else None, masks)
+
+    def follow(self, instruction: Instruction, opcode: Opcode, lanes: Lanes) -> None:
+        """Go through an instruction of P (10.3, 10.4)."""
+        sources = [self._of(o, instruction, lanes) for o in instruction.operands[instruction.definitions :]]
+        sources += [None, None]
+        save, binary, compares = opcode.value("save"), opcode.value("mask"), {"compare", "cmpx"} & opcode.traits
+        result: Truth = None
+        active: Truth = None
+        if save or "enter-wwm" in opcode.traits:
+            result, active = self.active, OPERATIONS[save](sources[0], self.active) if save else True
+        elif compares:
+            result = active = OPERATIONS["compare"](self.active, None)
+        elif binary or {"mask-move", "copy"} & opcode.traits:
+            result = active = OPERATIONS[binary](sources[0], sources[1])
+        for key in lanes.operand_keys(instruction).defined:
+            self.masks.pop(key, None)
+        if writes_exec(instruction, opcode):
+            self.active = active
+        if result is not None and instruction.definitions:
+            self.masks.update(dict.fromkeys(lanes.keys(instruction.operands[0], instruction), result))
+
+    def _of(self, operand: Operand, instruction: Instruction, lanes: Lanes) -> Truth:
+        """Whether it is in what an operand is as a mask."""
+        if operand.kind is Kind.IMMEDIATE:
+            return {0: False, -1: True}.get(operand.number)
+        if operand.register in EXEC_NAMES:
+            return self.active
+        undefined = not operand.is_use or "undef" in operand.flags
+        values = {None} if undefined else {self.masks.get(k) for k in lanes.keys(operand, instruction)}
+        return values.pop() if len(values) == 1 else None
 
 
 class Masks:

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::check::tested;
 use crate::context::Context;
 use crate::entry::live_ins;
-use crate::joined::live;
+use crate::joined::{live, predecessors, successors};
 use crate::lanes::{Lane, Of, Set, SCC, VCC};
+use crate::masks::Nobody;
 use crate::model::*;
 use crate::moves;
 use crate::tables::{tables, Register};
@@ -576,22 +578,78 @@ pub struct Written {
     places: Set<Lane>,
 }
 
-/// Where LLVM may delete a branch from a block to where no thread is active, and go through what it skips (spec 12.2): scalar
-/// names that P leaves undefined there, and scalar places that Q writes.
-pub fn passed(context: &Context<'_>, number: usize, target: usize) -> Done<(Set<Lane>, Set<Lane>)> {
+/// The block from which alone a branch leads to a block where EXEC is 0: LLVM may hoist all of that block (spec 12.2).
+pub fn led_by_zero(context: &Context<'_>, number: usize) -> Option<usize> {
     let before = context.before;
+    let led = context.led.get_or_init(|| predecessors(&successors(before)));
+    let origin = led[number].first().copied().filter(|_| led[number].len() == 1)?;
+    let (test, target) = tested(&before.blocks[origin])?;
+    let is_zero = test.starts_with("exec") && test.ends_with('0') == (target == number);
+    (is_zero && before.blocks[number].successors.len() == 1).then_some(origin)
+}
+
+/// What LLVM may go through if it deletes a branch from a block to where no thread is active (spec 12.2).
+pub fn skipped(before: &Function, number: usize, targets: &[usize]) -> BTreeSet<usize> {
     let mut skipped = BTreeSet::new();
     let mut pending: Vec<usize> = before.blocks[number].successors.clone();
+    // BranchFolder may merge what a function ends with, if EXEC matters there.
+    let exits = targets.iter().map(|target| &before.blocks[*target]).filter(|block| block.successors.is_empty());
+    let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
+    let merges = exits.flat_map(|block| &block.instructions).any(|i| i.operands.iter().any(is_exec));
     while let Some(block) = pending.pop() {
-        if block == target || !skipped.insert(block) {
+        if targets.contains(&block) || !skipped.insert(block) {
             continue;
         }
         let text = &before.blocks[block];
-        if block == number || text.successors.is_empty() || text.instructions.iter().any(|i| i.has("call")) {
-            return Ok(Default::default());
+        let leaves = text.successors.is_empty() && !merges;
+        if block == number || leaves || text.instructions.iter().any(|i| i.has("call")) {
+            return BTreeSet::new();
         }
         pending.extend(&text.successors);
     }
+    // None is in a loop if they can be put in an order.
+    let mut rest = skipped.clone();
+    while !rest.is_empty() {
+        let behind: BTreeSet<usize> =
+            rest.iter().flat_map(|block| &before.blocks[*block].successors).copied().collect();
+        let size = rest.len();
+        rest.retain(|block| behind.contains(block));
+        if rest.len() == size {
+            return BTreeSet::new();
+        }
+    }
+    skipped
+}
+
+/// Of what such a branch skips: vector names that P defines for threads that wait, too, and whether all wait behind it still.
+pub fn widely(before: &Function, number: usize, target: usize, skipped: &BTreeSet<usize>) -> (Set<Lane>, bool) {
+    let (mut wide, mut nobody) = (Set::default(), true);
+    let mut known: BTreeMap<usize, Nobody> = BTreeMap::new();
+    let into = |block: usize| before.blocks[block].successors.iter().copied().filter(|next| skipped.contains(next));
+    let mut pending: Vec<(usize, Nobody)> = into(number).map(|block| (block, Nobody::new())).collect();
+    while let Some((block, mut left)) = pending.pop() {
+        known.get(&block).iter().for_each(|old| left.meet(old));
+        if known.get(&block) == Some(&left) {
+            continue;
+        }
+        known.insert(block, left.clone());
+        for i in &before.blocks[block].instructions {
+            let reaches = matches!(i.value("reach"), "writes" | "unclear") && i.value("lane-operand").is_empty();
+            if left.active != Some(false) || reaches {
+                wide.extend(i.lanes(Operand::is_def).into_iter().filter(|lane| lane.vector));
+            }
+            left.follow(i);
+        }
+        let ahead = &before.blocks[block].successors;
+        nobody &= left.active == Some(false) || !ahead.is_empty() && !ahead.contains(&target);
+        pending.extend(into(block).map(|next| (next, left.clone())));
+    }
+    (wide, nobody)
+}
+
+/// Of what such a branch skips: scalar names that P leaves undefined, and scalar places that Q writes.
+pub fn passed(context: &Context<'_>, skipped: &BTreeSet<usize>) -> Done<(Set<Lane>, Set<Lane>)> {
+    let before = context.before;
     if context.written.get().is_none() {
         let units: Vec<Lane> = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector).collect();
         let rows = (0..before.blocks.len()).map(|block| written(context, block, &units)).collect::<Done<Vec<_>>>()?;

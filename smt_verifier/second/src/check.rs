@@ -585,8 +585,12 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
             let nobody = test.starts_with("exec") && zero;
-            if nobody {
-                let (lost, written) = behind::passed(self.context, self.block, successor)?;
+            let before = self.context.before;
+            let origin = Some(self.block).filter(|_| nobody).or_else(|| behind::led_by_zero(self.context, self.block));
+            if let Some(origin) = origin {
+                let targets = if nobody { vec![successor] } else { vec![successor, self.block] };
+                let skipped = behind::skipped(before, origin, &targets);
+                let (lost, written) = behind::passed(self.context, &skipped)?;
                 let wrong = |(name, place): &&(Lane, Lane)| {
                     lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
                 };
@@ -598,6 +602,9 @@ impl<'a> Walk<'a> {
                     line,
                     "LLVM may go through block {successor}'s other way to {wrong:?}"
                 );
+                let (wide, waits) = behind::widely(before, origin, successor, &skipped);
+                ensure!(waits, "relation", line, "threads wake on the way that a branch to block {successor} skips");
+                state.forget_in_threads(&wide);
             }
             claimed.follows(&state, nobody, self.block)?;
         }

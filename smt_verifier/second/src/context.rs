@@ -56,6 +56,8 @@ pub struct Context<'a> {
     pub reloaded: Set<u32>,
     /// What each block writes, once it was asked for (spec 12.2).
     pub written: OnceCell<Vec<Written>>,
+    /// The blocks of P that lead to each, likewise.
+    pub led: OnceCell<Vec<BTreeSet<usize>>>,
     /// Instructions of P that some `repeat` of the certificate names.
     pub repeated: Set<(u32, u32)>,
 }
@@ -177,6 +179,7 @@ impl<'a> Context<'a> {
             promised: BTreeSet::new(),
             preserved: BTreeSet::new(),
             written: OnceCell::new(),
+            led: OnceCell::new(),
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,

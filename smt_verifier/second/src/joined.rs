@@ -98,7 +98,7 @@ struct Near {
 }
 
 /// Of each block the positions of those that lead to it, and that the entry leads to.
-fn predecessors(ahead: &[BTreeSet<usize>]) -> Vec<BTreeSet<usize>> {
+pub fn predecessors(ahead: &[BTreeSet<usize>]) -> Vec<BTreeSet<usize>> {
     let (mut entered, mut pending) = (BTreeSet::from([0]), vec![0]);
     while let Some(number) = pending.pop() {
         pending.extend(ahead[number].iter().copied().filter(|next| entered.insert(*next)));
@@ -112,7 +112,7 @@ fn predecessors(ahead: &[BTreeSet<usize>]) -> Vec<BTreeSet<usize>> {
     before
 }
 
-fn successors(function: &Function) -> Vec<BTreeSet<usize>> {
+pub fn successors(function: &Function) -> Vec<BTreeSet<usize>> {
     function.blocks.iter().map(|block| block.successors.iter().copied().collect()).collect()
 }
 

@@ -251,6 +251,63 @@ fn combine(operation: &str, a: Option<bool>, b: Option<bool>) -> Option<bool> {
     }
 }
 
+/// Whether a thread that waits at a branch which skips some blocks would be active in them, and in masks (spec 12.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nobody {
+    pub active: Option<bool>,
+    /// Of parts of masks, where it is known.
+    masks: Map<Lane, bool>,
+}
+
+impl Nobody {
+    /// At the branch nobody is active.
+    pub fn new() -> Nobody {
+        Nobody { active: Some(false), masks: Map::default() }
+    }
+
+    /// What both say.
+    pub fn meet(&mut self, other: &Nobody) {
+        self.masks.retain(|lane, inside| other.masks.get(lane) == Some(inside));
+        self.active = self.active.filter(|_| self.active == other.active);
+    }
+
+    /// Whether it is in what an operand is as a mask.
+    fn is_in(&self, operand: &Operand) -> Option<bool> {
+        let (first, rest) = match (operand.kind, operand.text.as_str()) {
+            (Kind::Immediate, "0") => return Some(false),
+            (Kind::Immediate, "-1") => return Some(true),
+            _ => operand.lanes.split_first().filter(|_| operand.reads())?,
+        };
+        if first.is_exec() {
+            return self.active;
+        }
+        let inside = self.masks.get(first);
+        inside.filter(|_| rest.iter().all(|lane| self.masks.get(lane) == inside)).copied()
+    }
+
+    /// Go through an instruction of P (spec 10.3, 10.4).
+    pub fn follow(&mut self, p: &Instruction) {
+        let source = |number: usize| p.operands.get(p.definitions + number).and_then(|o| self.is_in(o));
+        let compared = self.active.filter(|inside| !inside);
+        let (result, active) = match (p.value("save"), p.value("mask")) {
+            ("", _) if p.has("enter-wwm") => (self.active, Some(true)),
+            ("", _) if p.has("compare") || p.has("cmpx") => (compared, compared),
+            ("", "") if p.has("mask-move") || p.has("copy") => (source(0), source(0)),
+            ("", binary) => (combine(binary, source(0), source(1)), combine(binary, source(0), source(1))),
+            (saving, _) => (self.active, combine(saving, source(0), self.active)),
+        };
+        let orders = |o: &Operand| p.has("copy") && o.is(IMPLICIT);
+        if p.defined().any(|o| !orders(o) && o.lanes.iter().any(|lane| lane.is_exec())) {
+            self.active = active;
+        }
+        let defined = p.lanes(Operand::is_def);
+        self.masks.retain(|lane, _| !defined.contains(lane));
+        if let (Some(first), Some(inside)) = (p.operands.first().filter(|o| o.is_def()), result) {
+            self.masks.extend(first.lanes.iter().map(|lane| (*lane, inside)));
+        }
+    }
+}
+
 /// What is to be done when the instruction has written.
 #[derive(Clone, Debug, Default)]
 pub struct Effect {

@@ -95,6 +95,17 @@ impl State {
         self.classes.iter().skip(1)
     }
 
+    /// Nothing is known of what these names have in threads, but that some are undefined.
+    pub fn forget_in_threads(&mut self, names: &Set<Lane>) {
+        for class in self.classes.iter_mut().filter(|class| matches!(class.kind, 'T' | 'O')) {
+            names.iter().for_each(|name| {
+                if !class.part.is_undefined(*name) {
+                    class.part.forget(*name)
+                }
+            });
+        }
+    }
+
     pub fn wave(&self) -> &Part {
         &self.classes[WAVE].part
     }
@@ -273,7 +284,7 @@ impl State {
     /// Places `t` hold what places `f` held; all are read before one is written (spec 4, `copy place`).
     pub fn copy_places(&mut self, pairs: &[(Lane, Lane)], run: &[usize]) {
         let mut all: Vec<(Lane, usize, Vec<Lane>)> = Vec::new();
-        for (to, from) in pairs.iter().filter(|(to, from)| to != from) {
+        for (to, from) in pairs {
             for number in self.concerned(*to, run) {
                 let class = &self.classes[number];
                 all.push((
