@@ -10,6 +10,7 @@ from typing import Any
 
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
+from verilocc_model.adapting import adapt_to_measured as adapt_to_measured
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written

@@ -28,6 +28,7 @@ from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
 from verilocc_model.plans.evaluate import labels_of, scores
+from verilocc_model.plans.facts import facts_of_text
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels, read_asked
 from verilocc_model.plans.policies import (
     LISTED,
@@ -41,7 +42,6 @@ from verilocc_model.plans.policies import (
     instead,
     ranked,
 )
-from verilocc_model.plans.texts import facts_of_text
 
 pytest.importorskip("numpy")
 

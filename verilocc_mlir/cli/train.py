@@ -198,17 +198,45 @@ def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int
 
 
 @click.command("adapt", cls=Command, context_settings=HELP)
-@click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
+@click.option("--target", default="", metavar="GPU", help="gfx1201, for example. [the journal's, with --measured]")
+@click.option("--measured", type=_FILE, default=None, metavar="JOURNAL", help="Times that verilocc measure took.")
 @click.option("--plans", is_flag=True, help="BASE states plans, and DIR has labels of plans (verilocc corpus plans).")
-@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@click.option("--base", type=_DIRECTORY, default=None, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=POSITIVE, default=30.0, show_default=True, help="At most.")
 @click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
-@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
-@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+@click.option(
+    "--out",
+    type=_DIRECTORY,
+    default=None,
+    metavar="DIR",
+    help="OUT/model is the adapted model. [JOURNAL.adapted, with --measured]",
+)
+@click.argument("data", metavar="[DIR|FILE]...", nargs=-1, type=click.Path(path_type=Path))
 def adapt_command(
-    target: str, plans: bool, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
+    target: str,
+    measured: Path | None,
+    plans: bool,
+    base: Path | None,
+    minutes: float,
+    kernels: int | None,
+    out: Path | None,
+    data: tuple[Path, ...],
 ) -> int:
-    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
+    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR.
+
+    With --measured, learn from times what a GPU adds to the cost model, and say whether it helps on codes kept aside.
+    DIR and FILE are then the measured codes [the journal's folder]; those not measured are put in order.
+    """
+    if measured is not None:
+        if plans or base is not None or kernels is not None:
+            raise click.UsageError("--measured needs no base, and takes neither --plans nor --kernels")
+        there = out or measured.with_name(f"{measured.name}.adapted")
+        return _resumable(
+            there,
+            lambda: _commands().adapt_to_measured(measured, data or (measured.parent,), there, target=target, say=_say),
+        )
+    if not target or base is None or out is None or not data:
+        raise click.UsageError("--target, --base, --out and DIR are wanted, or --measured")
     if plans:
         return int(_commands().adapt_plans(target, base, data, out, kernels=kernels or 0, say=_say))
     code = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)

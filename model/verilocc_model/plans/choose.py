@@ -22,9 +22,8 @@ from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.facts import dearest_of, facts
+from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
 from verilocc_model.plans.policies import LISTED, kind
-from verilocc_model.plans.texts import facts_of_text
 
 
 def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | None:

@@ -11,20 +11,17 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import target as target_called
 from verilocc_model.plans.data import Labels
+from verilocc_model.trees import Trees
 
 FORM = "critic.json"
 TREES = "critic.safetensors"
@@ -54,7 +51,7 @@ class Critic:
         self.answers: list[Answer] = []
         self._facts: list[str] = []
         self._texts: list[str] = []
-        self._trees: _Trees | None = None
+        self._trees: Trees | None = None
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         """Learn from labelled kernels; nothing where no kernel has texts and those are read."""
@@ -73,7 +70,7 @@ class Critic:
             max_iter=200, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=10, random_state=0,
             monotonic_cst=[0] * (rows.shape[1] - len(of_texts)) + of_texts,
         )  # fmt: skip
-        self._trees = _Trees.of(model.fit(rows, gains))
+        self._trees = Trees.of(model.fit(rows, gains))
 
     def reads(self, kernel: Labels) -> list[str]:
         """Answers whose texts have to be made."""
@@ -147,7 +144,7 @@ class Critic:
             data = json.loads((directory / FORM).read_text())
             result._facts, result._texts = data["facts"], data["texts"]
             result.answers = [Answer.parse(text) for text in data["answers"]]
-            result._trees = _Trees.load(directory / TREES)
+            result._trees = Trees.load(directory / TREES)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"no critic of plans is there: {error}", where=str(directory), hint=_HINT) from error
         return result
@@ -170,64 +167,3 @@ def _worth_asking(kernels: Sequence[Labels]) -> list[str]:
     known = dict.fromkeys(plan for kernel in kernels for plan in kernel.plans)
     # The first plan may be another one than the default.
     return [plan for plan in known if good[plan] >= min(_SEEN, len(kernels) // 20) or plan == "default"]
-
-
-@dataclass(frozen=True)
-class _Trees:
-    """Regression trees as arrays over all of their nodes.
-
-    Attributes:
-        feature, threshold: a row goes to ``left`` if its feature is at most the threshold, else to ``right``.
-        left, right: numbers of nodes; a leaf is its own child.
-        value: of leaves.
-        roots: of the trees.
-        base: what the sum of the leaves is added to.
-    """
-
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    value: NDArray[np.float64]
-    roots: NDArray[np.int32]
-    base: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, model: Any) -> _Trees:
-        """A fitted ``HistGradientBoostingRegressor``."""
-        parts = [predictor.nodes for (predictor,) in model._predictors]
-        starts = np.cumsum([0, *map(len, parts)])
-        nodes = np.concatenate(parts)
-        own = np.arange(len(nodes), dtype=np.int32)
-        offset = np.repeat(starts[:-1], np.diff(starts)).astype(np.int32)
-        is_leaf = nodes["is_leaf"].astype(bool)
-        return cls(
-            nodes["feature_idx"].astype(np.int32),
-            np.where(is_leaf, 0.0, nodes["num_threshold"]),
-            np.where(is_leaf, own, nodes["left"].astype(np.int32) + offset).astype(np.int32),
-            np.where(is_leaf, own, nodes["right"].astype(np.int32) + offset).astype(np.int32),
-            np.where(is_leaf, nodes["value"], 0.0),
-            starts[:-1].astype(np.int32),
-            np.array(model._baseline_prediction, np.float64).reshape(1),
-        )
-
-    def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One value a row."""
-        nodes = np.broadcast_to(self.roots, (len(rows), len(self.roots)))
-        at = np.arange(len(rows))[:, None]
-        while True:
-            goes_left = rows[at, self.feature[nodes]] <= self.threshold[nodes]
-            children = np.where(goes_left, self.left[nodes], self.right[nodes])
-            if np.array_equal(children, nodes):
-                return self.value[nodes].sum(axis=1) + self.base
-            nodes = children
-
-    def save(self, path: Path) -> None:
-        write_whole(path, save({name: getattr(self, name) for name in self.__dataclass_fields__}))
-
-    @classmethod
-    def load(cls, path: Path) -> _Trees:
-        try:
-            return cls(**load_file(path))
-        except SafetensorError as error:
-            raise ValueError(error) from error

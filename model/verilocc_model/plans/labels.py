@@ -32,8 +32,7 @@ from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, 
 from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
-from verilocc_model.plans.facts import dearest_of, facts
-from verilocc_model.plans.texts import facts_of_text
+from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
 
 _DECIDES = (
     "allocators",

@@ -166,7 +166,7 @@ class Rule(_OfFactsAlone):
 
 
 class Texts:
-    """The text whose estimate is the lowest (``texts.py``): cycles, in the waves that its registers leave room for, and
+    """The text whose estimate is the lowest (``facts.py``): cycles, in the waves that its registers leave room for, and
     what is spilled. A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
