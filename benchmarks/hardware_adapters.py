@@ -220,7 +220,7 @@ def main() -> None:
     about = {
         "lines": len(lines),
         "rows": len(rows),
-        "base's median error beside the ruler": float(np.median(base_error)),
+        "median error of the base": float(np.median(base_error)),
     }
     write(given.out, {"command": command(), "tree": tree(), "machine": machine(), **about, "gpus": figures})
 
