@@ -223,7 +223,7 @@ def test_bad_input_is_one_error(
     assert not (tmp_path / "out" / FORM).exists()
 
 
-@pytest.mark.parametrize("arguments", [["--base=DIR"], ["--plans"], ["--kernels=3"]])
+@pytest.mark.parametrize("arguments", [["--base=DIR"], ["--kernels=3"]])
 def test_options_that_do_not_go_together(journal: Path, arguments: list[str]) -> None:
     assert run(["adapt", "--measured", str(journal), *arguments]) == 2
 

@@ -165,13 +165,11 @@ def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int
 
 
 @train_command.command("plans", cls=Command, context_settings=HELP)
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One size (plans/causal.py, Sizes).")
-@click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The model.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def plans_command(data: tuple[Path, ...], out: Path, pairs: tuple[str, ...], seed: int) -> int:
-    """Train what states a plan, with adapters for CDNA and RDNA, on the labels of verilocc corpus plans in DIR."""
-    return int(_commands().train_plans(data, out, settings=_settings(pairs), seed=seed, say=_say))
+def plans_command(data: tuple[Path, ...], out: Path) -> int:
+    """Fit what states a plan by the facts of a kernel, to the labels of verilocc corpus plans in DIR."""
+    return int(_commands().train_plans(data, out, say=_say))
 
 
 @train_command.command("critic", cls=Command, context_settings=HELP)
@@ -183,24 +181,9 @@ def critic_command(data: tuple[Path, ...], out: Path, everything: bool) -> int:
     return int(_commands().train_critic(data, out, everything=everything, say=_say))
 
 
-@train_command.command("answers", cls=Command, context_settings=HELP)
-@click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="What verilocc train plans wrote.")
-@click.option("--samples", type=click.IntRange(1), default=8, show_default=True, help="Answers for each kernel.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--out", required=True, type=_FILE, metavar="FILE.json", help="For verilocc corpus plans --asked.")
-@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int, seed: int) -> int:
-    """Ask the model of plans for answers that no label in DIR has, for the kernels that it may be trained on.
-
-    Label them next (verilocc corpus plans --asked), and train on DIR and those: a round of expert iteration.
-    """
-    return int(_commands().ask_for_plans(data, out, model=model, samples=samples, seed=seed, say=_say))
-
-
 @click.command("adapt", cls=Command, context_settings=HELP)
 @click.option("--target", default="", metavar="GPU", help="gfx1201, for example. [the journal's, with --measured]")
 @click.option("--measured", type=_FILE, default=None, metavar="JOURNAL", help="Times that verilocc measure took.")
-@click.option("--plans", is_flag=True, help="BASE states plans, and DIR has labels of plans (verilocc corpus plans).")
 @click.option("--base", type=_DIRECTORY, default=None, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=POSITIVE, default=30.0, show_default=True, help="At most.")
 @click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
@@ -215,7 +198,6 @@ def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int
 def adapt_command(
     target: str,
     measured: Path | None,
-    plans: bool,
     base: Path | None,
     minutes: float,
     kernels: int | None,
@@ -228,8 +210,8 @@ def adapt_command(
     DIR and FILE are then the measured codes [the journal's folder]; those not measured are put in order.
     """
     if measured is not None:
-        if plans or base is not None or kernels is not None:
-            raise click.UsageError("--measured needs no base, and takes neither --plans nor --kernels")
+        if base is not None or kernels is not None:
+            raise click.UsageError("--measured needs no base, and does not take --kernels")
         there = out or measured.with_name(f"{measured.name}.adapted")
         return _resumable(
             there,
@@ -237,8 +219,6 @@ def adapt_command(
         )
     if not target or base is None or out is None or not data:
         raise click.UsageError("--target, --base, --out and DIR are wanted, or --measured")
-    if plans:
-        return int(_commands().adapt_plans(target, base, data, out, kernels=kernels or 0, say=_say))
     code = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
     return int(code)
 
@@ -251,7 +231,6 @@ def adapt_command(
 @click.option(
     "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
 )
-@click.option("--refit", is_flag=True, help="With --plans: also train a model that states plans for each fold.")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -280,7 +259,6 @@ def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
     plans: bool,
-    refit: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -295,7 +273,7 @@ def eval_command(
     """
     commands = _commands()
     if plans:
-        return int(commands.evaluate_plans_command(data, model=model, refit=refit, out=out, say=_say))
+        return int(commands.evaluate_plans_command(data, model=model, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

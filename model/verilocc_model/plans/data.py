@@ -108,13 +108,6 @@ class Labels:
         """Natural logarithm of the cycles kept where an answer is tried beside what ``fast`` tries, over ``fast``'s."""
         return math.log(self.kept((*self.fast, plan)) / self.kept(self.fast))
 
-    def instead(self, plan: str) -> float:
-        """The same where the answer is tried in place of the first plan. What ``fast`` tries is tried after it only if
-        it does not stand, so this may be above 0.
-        """
-        tried = (plan,) if self.stands(plan) else self.fast
-        return math.log(self.kept(tried) / self.kept(self.fast))
-
     def unguarded(self, plan: str) -> float:
         """Natural logarithm of an answer's cycles over those that ``fast`` keeps; 0 for one without an allocation."""
         chosen = self.plans.get(plan)
