@@ -16,11 +16,9 @@ from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evalua
 from verilocc_model.plans import evaluate as plans
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.policies import Nearest, Policy
-from verilocc_model.training import samples
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
-from verilocc_model.training.entries import entries
+from verilocc_model.training.entries import Asking, collect_mistakes, entries
 from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
-from verilocc_model.training.samples import Asking, Effort, relabel
 
 Say = Callable[[str], None]
 
@@ -47,20 +45,7 @@ def train(
     return ExitCode.PROVED if finished else ExitCode.INTERRUPTED
 
 
-def relabel_command(
-    data: Sequence[Path], out: Path, *, model: Path | None, targets: tuple[str, ...], effort: Effort, say: Say
-) -> int:
-    """Look for better labels of the problems that may be trained on."""
-    loaded = ModelAllocator(model) if model is not None else None
-    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
-    if not chosen:
-        raise InputError("there is nothing to label", where=", ".join(map(str, data)))
-    relabel(chosen, out, loaded.scorer if loaded else None, effort, say)
-    return ExitCode.PROVED
-
-
 def collect_command(
-    kind: str,
     data: Sequence[Path],
     out: Path,
     *,
@@ -70,13 +55,12 @@ def collect_command(
     asking: Asking,
     say: Say,
 ) -> int:
-    """Collect refuted answers (``feedback``) or ``preferences`` on the problems that may be trained on."""
+    """Collect refuted answers to the problems that may be trained on."""
     loaded = ModelAllocator(model)
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
         raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
-    collect = {"feedback": samples.collect_mistakes, "preferences": samples.collect_preferences}[kind]
-    collect(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
+    collect_mistakes(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
     return ExitCode.PROVED
 
 

@@ -84,84 +84,31 @@ def train_adapter_command(
     return int(code)
 
 
-@train_command.command("labels", cls=Command, context_settings=HELP)
-@click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
-@click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
-@click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
+@train_command.command("feedback", cls=Command, context_settings=HELP)
+@click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked.")
+@click.option("--samples", type=click.IntRange(1), default=2, show_default=True, help="Answers to each problem.")
 @click.option("--temperature", type=POSITIVE, default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=POSITIVE, default=60.0, show_default=True, help="An answer.")
 @click.option("--target", "targets", multiple=True, metavar="GPU", help="Only these; one held out has to be named.")
-@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The labelled problems.")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="What is found.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def labels_command(
-    data: tuple[Path, ...], out: Path, model: Path | None, targets: tuple[str, ...], **effort: Any
+def feedback_command(
+    data: tuple[Path, ...], out: Path, model: Path, targets: tuple[str, ...], limit: int, **asking: Any
 ) -> int:
-    """Look for better labels of the problems in DIR; the cheapest answer that is proved is kept in OUT.
-
-    Train on OUT next: that is a round of expert iteration.
-    """
-    commands = _commands()
-    settings = commands.Effort(**effort)
-    return _resumable(
-        out, lambda: commands.relabel_command(data, out, model=model, targets=targets, effort=settings, say=_say)
-    )
-
-
-def _asking(samples: int) -> Any:
-    """Options of what asks a model; ``samples`` of each problem unless said otherwise."""
-
-    def decorate(command: Any) -> Any:
-        for option in (
-            click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),
-            click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="What is found."),
-            click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]"),
-            click.option("--target", "targets", multiple=True, metavar="GPU",
-                         help="Only these; one held out has to be named."),
-            click.option("--seconds", type=POSITIVE, default=60.0, show_default=True,
-                         help="An answer."),
-            click.option("--seed", type=int, default=0, show_default=True),
-            click.option("--temperature", type=POSITIVE, default=0.7, show_default=True),
-            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True,
-                         help="Answers to each problem."),
-            click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked."),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def _collect(kind: str, data: tuple[Path, ...], out: Path, options: dict[str, Any]) -> int:
-    commands = _commands()
-    model, targets, limit = options.pop("model"), options.pop("targets"), options.pop("limit")
-    asking = commands.Asking(**options)
-    return _resumable(
-        out,
-        lambda: commands.collect_command(
-            kind, data, out, model=model, targets=targets, limit=limit, asking=asking, say=_say
-        ),
-    )
-
-
-@train_command.command("feedback", cls=Command, context_settings=HELP)
-@_asking(2)
-def feedback_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
     """Collect unmasked answers to the problems in DIR that the verifier refutes, with its counterexamples.
 
     Train on DIR and OUT next: the model learns to answer after a refutation.
     """
-    return _collect("feedback", data, out, asking)
-
-
-@train_command.command("preferences", cls=Command, context_settings=HELP)
-@_asking(4)
-def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
-    """Compare the answers at which samples leave the draft on the problems in DIR: which ends up cheaper, both proved.
-
-    Train on DIR and OUT next, with --set init=MODEL: the model learns to prefer them (DPO).
-    """
-    return _collect("preferences", data, out, asking)
+    commands = _commands()
+    settings = commands.Asking(**asking)
+    return _resumable(
+        out,
+        lambda: commands.collect_command(
+            data, out, model=model, targets=targets, limit=limit, asking=settings, say=_say
+        ),
+    )
 
 
 @train_command.command("plans", cls=Command, context_settings=HELP)
