@@ -8,6 +8,7 @@ ruler itself, the result says that it does not help, and ``load`` refuses it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -91,6 +92,11 @@ def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target
         chosen, figures = _choose(rows, folds)
     finally:
         progress.close()
+        if not (out / PROGRESS).stat().st_size:
+            # Nothing came of it that a later run could go on with.
+            (out / PROGRESS).unlink()
+            with contextlib.suppress(OSError):
+                out.rmdir()
     card = {
         "form": 1,
         "tool": __version__,

@@ -95,4 +95,9 @@ class Trees:
         read: dict[str, Any] = {name: np.array(data[name]) for name in cls.__dataclass_fields__}
         for name, values in read.items():
             read[name] = values.astype(np.float64 if name in ("threshold", "value", "base") else np.int32)
+        count = len(read["left"])
+        places = np.concatenate([read["left"], read["right"], read["roots"]])
+        alike = all(len(read[name]) == count for name in ("feature", "threshold", "right", "value"))
+        if not alike or places.min(initial=0) < 0 or places.max(initial=0) >= count or read["base"].shape != (1,):
+            raise ValueError("these are no trees")
         return cls(**read)

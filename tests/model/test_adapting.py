@@ -220,7 +220,22 @@ def test_bad_input_is_one_error(
     arguments = ["adapt", "--measured", str(journal_of(journal, tmp_path)), "--out", str(tmp_path / "out")]
     assert run([*arguments, *([f"--target={target}"] if target else []), str(ROWS)]) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "out" / FORM).exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_trees_that_are_none_are_refused(tmp_path: Path) -> None:
+    learned = Corrected()
+    learned.fit(rows_of("W7800"))
+    assert learned.trees is not None
+    trees = learned.trees.to_data()
+    card = {"form": 1, "target": "gfx1100", "helps": True}
+    (tmp_path / FORM).write_text(json.dumps({**card, "learned": {"trees": trees}}))
+    rows = rows_of("W7800")
+    assert load(tmp_path, "gfx1100").log_time(rows).tolist() == learned.log_time(rows).tolist()
+    for name, values in (("left", [1]), ("roots", [10**6]), ("base", list[float]())):
+        (tmp_path / FORM).write_text(json.dumps({**card, "learned": {"trees": {**trees, name: values}}}))
+        with pytest.raises(InputError, match="nothing learned from times is there"):
+            load(tmp_path, "gfx1100")
 
 
 @pytest.mark.parametrize("arguments", [["--base=DIR"], ["--kernels=3"]])
