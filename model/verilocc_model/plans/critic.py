@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
@@ -59,11 +60,9 @@ class Critic:
         known = (text for kernel in kernels for text in kernel.texts.values())
         self._texts = sorted(next(known, ())) if self._reads else []
         self.answers = [Answer.parse(plan) for plan in _worth_asking(kernels)]
-        pairs = [(k, p) for k in kernels for p in self._of(k)]
-        if not pairs:
+        rows, gains = self.labelled_rows(kernels)
+        if not len(rows):
             return
-        rows = np.array([self._row(kernel, plan) for kernel, plan in pairs])
-        gains = np.array([max(min(kernel.unguarded(plan), _MOST), -_MOST) for kernel, plan in pairs])
         of_texts = [direction for name in self._texts for direction in (0, int(name in _DEARER))]
         ensemble: Any = importlib.import_module("sklearn.ensemble")
         model = ensemble.HistGradientBoostingRegressor(
@@ -109,9 +108,17 @@ class Critic:
             return there
         return [plan for plan in there if plan in kernel.texts] if kernel.first in kernel.texts else []
 
-    def _row(self, kernel: Labels, plan: str) -> list[float]:
-        text, first = kernel.texts.get(plan, {}), kernel.texts.get(kernel.first, {})
-        return self._features(kernel.cell.target, kernel.facts, plan, text, first)
+    def labelled_rows(self, kernels: Sequence[Labels]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What is learned from, once the facts are known: a row for each answer, and its gain."""
+        rows = [row for kernel in kernels for row in self.rows(kernel, self._of(kernel))]
+        gains = [max(min(kernel.unguarded(p), _MOST), -_MOST) for kernel in kernels for p in self._of(kernel)]
+        return np.array(rows), np.array(gains)
+
+    def rows(self, kernel: Labels, plans: Sequence[str]) -> NDArray[np.float64]:
+        """A row for each of these answers."""
+        first = kernel.texts.get(kernel.first, {})
+        texts = [(plan, kernel.texts.get(plan, {})) for plan in plans]
+        return np.array([self._features(kernel.cell.target, kernel.facts, p, text, first) for p, text in texts])
 
     def _features(self, target: str, facts: Facts, plan: str, text: Facts, first: Facts) -> list[float]:
         by_slot = Answer.parse(plan).by_slot
