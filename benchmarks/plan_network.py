@@ -80,7 +80,7 @@ class Network:
         return dict(zip(plans, self._asked(self._network, self._critic.rows(kernel, plans)).tolist(), strict=True))
 
     def _scaled(self, rows: NDArray[np.float64]) -> Any:
-        return torch.tensor(np.clip((rows - self._mean) / self._spread, -5, 5), dtype=torch.float32)
+        return torch.tensor((rows - self._mean) / self._spread, dtype=torch.float32).clamp(-5, 5)
 
     def _asked(self, network: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         with torch.no_grad():
