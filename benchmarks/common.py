@@ -30,7 +30,7 @@ _PLACES = (
     "--llvm22",
     "--old",
     "--ir",
-    "--asked",
+    "--cells",
     "--again",
 )
 """Options that name a place on this machine, which nobody else has."""

@@ -1,7 +1,7 @@
 """A tenth of the labels of plans made again, beside those that are there.
 
-    python benchmarks/relabel.py --asked FILE.json
-    verilocc corpus plans --asked FILE.json --most-instructions 3000 --kernel-seconds 600 --out DIR
+    python benchmarks/relabel.py --cells FILE.json
+    verilocc corpus plans --list FILE.json --most-instructions 3000 --kernel-seconds 600 --out DIR
     python benchmarks/relabel.py --again DIR
 
 The tenth is fixed: by the digest of a kernel's name. Nothing is proved. How alike are the orders of answers, how often
@@ -21,7 +21,7 @@ from pathlib import Path
 from common import REPOSITORY, Row, command, machine, options, tree, write
 
 from verilocc_mlir.cost.compare import ERROR_BARS, Kind
-from verilocc_mlir.pipeline.candidates import LABELLED
+from verilocc_model.corpus.stream import Counts, ListedKernel, write_list
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.evaluate import as_data, labels_of, scores
@@ -94,15 +94,14 @@ def _mean(ratios: Sequence[float]) -> float:
 def main() -> None:
     """Choose the kernels, or compare."""
     parser = options(__doc__, "relabel.json")
-    parser.add_argument("--asked", type=Path, help="write which kernels are to be labelled, and end")
+    parser.add_argument("--cells", type=Path, help="write which kernels are to be labelled, and end")
     parser.add_argument("--again", type=Path, help="labels made again")
     given = parser.parse_args()
     old = {k.cell.name: k for k in chosen(labels_of([DATA / "all-sources", DATA / "generated"]))}
-    if given.asked:
-        answers = [str(answer) for answer in LABELLED]
-        asked = {name: {"cell": k.cell.to_data(), "answers": answers} for name, k in old.items()}
-        given.asked.write_text(json.dumps(asked, indent=1) + "\n")
-        print(f"{len(asked)} kernels, {sum(k.has_promise for k in old.values())} of them promise something")
+    if given.cells:
+        # Only the cells are read of it; the other columns are of lists with measured kernels.
+        write_list(given.cells, [ListedKernel(k.cell, "", "", 0, Counts(0, 0, 0, 0, 0)) for k in old.values()], {})
+        print(f"{len(old)} kernels, {sum(k.has_promise for k in old.values())} of them promise something")
         return
     new = {k.cell.name: k for k in labels_of([given.again])}
     names = [name for name in old if name in new]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,18 +9,16 @@ from typing import Any
 
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
+from verilocc_model.adapting import adapt_to_measured as adapt_to_measured
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written
 from verilocc_model.plans import evaluate as plans
-from verilocc_model.plans.causal import Causal, Sizes, refitted, well_formed
 from verilocc_model.plans.critic import FORM, Critic
-from verilocc_model.plans.policies import Policy, Shortlist
-from verilocc_model.training import samples
+from verilocc_model.plans.policies import Nearest, Policy
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
-from verilocc_model.training.entries import entries
+from verilocc_model.training.entries import Asking, collect_mistakes, entries
 from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
-from verilocc_model.training.samples import Asking, Effort, relabel
 
 Say = Callable[[str], None]
 
@@ -48,20 +45,7 @@ def train(
     return ExitCode.PROVED if finished else ExitCode.INTERRUPTED
 
 
-def relabel_command(
-    data: Sequence[Path], out: Path, *, model: Path | None, targets: tuple[str, ...], effort: Effort, say: Say
-) -> int:
-    """Look for better labels of the problems that may be trained on."""
-    loaded = ModelAllocator(model) if model is not None else None
-    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
-    if not chosen:
-        raise InputError("there is nothing to label", where=", ".join(map(str, data)))
-    relabel(chosen, out, loaded.scorer if loaded else None, effort, say)
-    return ExitCode.PROVED
-
-
 def collect_command(
-    kind: str,
     data: Sequence[Path],
     out: Path,
     *,
@@ -71,13 +55,12 @@ def collect_command(
     asking: Asking,
     say: Say,
 ) -> int:
-    """Collect refuted answers (``feedback``) or ``preferences`` on the problems that may be trained on."""
+    """Collect refuted answers to the problems that may be trained on."""
     loaded = ModelAllocator(model)
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
         raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
-    collect = {"feedback": samples.collect_mistakes, "preferences": samples.collect_preferences}[kind]
-    collect(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
+    collect_mistakes(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
     return ExitCode.PROVED
 
 
@@ -89,18 +72,13 @@ def adapt_command(
     return ExitCode.PROVED
 
 
-def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], seed: int, say: Say) -> int:
-    """Train what states a plan, with adapters for CDNA and RDNA."""
-    try:
-        sizes = replace(Sizes(), **settings)
-    except TypeError as error:
-        raise InputError(f"a setting is none of {', '.join(asdict(Sizes()))}: {error}") from error
+def train_plans(data: Sequence[Path], out: Path, *, say: Say) -> int:
+    """Fit what states answers from the facts of a kernel alone."""
     kernels = plans.to_learn_from(plans.labels_of(data), data)
-    model = Causal(sizes, adapted=True, seed=seed, say=say)
-    say(f"training on {len(kernels)} kernels")
+    model = Nearest()
     model.fit(kernels)
     model.save(out)
-    say(f"the model is in {out}")
+    say(f"the model of {len(kernels)} kernels is in {out}")
     return ExitCode.PROVED
 
 
@@ -116,56 +94,16 @@ def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say)
     return ExitCode.PROVED
 
 
-def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, kernels: int, say: Say) -> int:
-    """Train an adapter for a target; it is the one that the model then takes for it."""
-    mine = [k for k in plans.labels_of(data) if k.cell.target == target and k.split == "train"]
-    chosen = plans.to_learn_from(mine[:kernels] if kernels else mine, data, held_out=True)
-    model = Causal.load(base, say)
-    say(f"adapting to {target} on {len(chosen)} kernels")
-    model.adapt(target, chosen)
-    model.save(out)
-    say(f"the model is in {out}")
-    return ExitCode.PROVED
-
-
-def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int, seed: int, say: Say) -> int:
-    """Answers of a model that no label has, by kernel, as JSON; for kernels that promise something."""
-    loaded = Causal.load(model)
-    asked: dict[str, Any] = {}
-    kernels = [kernel for kernel in plans.to_learn_from(plans.labels_of(data), data) if kernel.has_promise]
-    for number, kernel in enumerate(kernels):
-        stated = {str(answer) for answer in loaded.stated(kernel, samples, seed=seed + number) if answer is not None}
-        new = sorted(stated - kernel.plans.keys())
-        if new:
-            asked[kernel.cell.name] = {"cell": kernel.cell.to_data(), "answers": [kernel.first, *new]}
-    write_whole(out, (json.dumps(asked, indent=1) + "\n").encode())
-    count = sum(len(one["answers"]) - 1 for one in asked.values())
-    say(f"{count} new answers for {len(asked)} of {len(kernels)} kernels: {out}")
-    return ExitCode.PROVED
-
-
-def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: bool, out: Path | None, say: Say) -> int:
-    """Compare what chooses a plan; with a model that states plans, that one too: its base alone, and with adapters.
-
-    Args:
-        refit: train such a model for each fold too.
-    """
-    again: Callable[[], Sequence[Policy]] = refitted if refit else tuple
-    if model is None:
-        return plans.evaluate_plans(data, out, say, refitted=again)
-    base, adapted = Causal.load(model).both()
-    trained: list[Policy] = [base, adapted]
-    if (model / FORM).is_file():
-        trained.append(Shortlist(adapted, Critic.load(model)))
-    held_out = [k for k in plans.labels_of(data) if k.has_promise and (k.split != "train" or k.held_out)]
-    shares = {
-        name: well_formed(adapted, held_out, masked=masked)
-        for name, masked in (("with the mask", True), ("without it", False))
-    }
-    say(f"answers well-formed: {', '.join(f'{share:.4f} {name}' for name, share in shares.items())}")
-    return plans.evaluate_plans(
-        data, out, say, trained=trained, refitted=again, figures={"model": model.name, "well_formed": shares}
-    )
+def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, out: Path | None, say: Say) -> int:
+    """Compare what chooses a plan; with a model, also what it states from facts, and its critic."""
+    trained: list[Policy] = []
+    if model is not None:
+        trained.append(Nearest.load(model))
+        if (model / FORM).is_file():
+            trained.append(Critic.load(model))
+        for policy in trained:
+            policy.name += f" of {model.name}"
+    return plans.evaluate_plans(data, out, say, trained=trained, figures={"model": model.name} if model else None)
 
 
 def evaluate_command(

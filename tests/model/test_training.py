@@ -141,7 +141,7 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
     assert [p.name for p in (model / "adapters").iterdir()] == ["rdna4"]
     said = (model / "adapters" / "rdna4" / README).read_text()
     assert said.startswith(f"# Model card: {found.adapters[0].name}\n")
-    assert "It is applied for gfx1201; " in said
+    assert "It is applied for gfx1200, gfx1201, gfx12-generic; " in said
     assert "| trained on problems for | gfx1201 |" in said
     assert "| tokens | 4," in said
     assert "Needed" not in said

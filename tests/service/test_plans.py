@@ -57,9 +57,9 @@ from verilocc_mlir.service.plans import MOST_BYTES, Plans
 from verilocc_mlir.service.status import ServiceError
 from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans import choose
-from verilocc_model.plans.causal import Causal, Sizes
 from verilocc_model.plans.choose import Stater
 from verilocc_model.plans.data import Labels
+from verilocc_model.plans.policies import Nearest
 
 pytestmark = pytest.mark.usefixtures("no_token")
 RANK = "/verilocc.v1.PlanService/RankPlans"
@@ -89,7 +89,7 @@ def kernel() -> Kernel:
 
 @pytest.fixture(scope="module")
 def model(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny one, hardly trained, with adapters for both kinds and for one target."""
+    """A tiny one, of a few kernels."""
 
     def labels(number: int) -> Labels:
         tried = ("max-memory-clause", "iterative-ilp", "packed")
@@ -99,11 +99,10 @@ def model(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Labels(cell, facts, COSTS, {"default": COSTS, **plans})
 
     kernels = [labels(number) for number in range(16)]
-    causal = Causal(Sizes(hidden=32, layers=1, heads=2, epochs=1, adapter_epochs=1), adapted=True)
-    causal.fit(kernels)
-    causal.adapt("gfx1201", kernels[1::2])
+    nearest = Nearest()
+    nearest.fit(kernels)
     directory = tmp_path_factory.mktemp("models") / "tiny"
-    causal.save(directory)
+    nearest.save(directory)
     return directory
 
 
@@ -156,18 +155,18 @@ def test_the_contract_names_every_fact(kernel: Kernel) -> None:
     assert len(names) == len(set(names))
     assert set(names) == set(kernel.facts)
     packaged = PlanModel.load(model_directory(None))
-    assert all(packaged.facts(target) == set(names) for target in packaged.targets)
+    assert packaged.facts == set(names)
 
 
-@pytest.mark.parametrize(("target", "adapter"), [("gfx942", "CDNA"), ("gfx1201", "gfx1201"), ("gfx1100", "RDNA")])
-def test_the_answers_are_those_of_the_model_with_the_targets_adapter(
-    offering: Served, channel: grpc.Channel, kernel: Kernel, model: Path, target: str, adapter: str
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201", "gfx1100"])
+def test_the_answers_are_those_of_the_model(
+    offering: Served, channel: grpc.Channel, kernel: Kernel, model: Path, target: str
 ) -> None:
-    expected = [str(answer) for answer in Stater(model, target).ranked(kernel.facts)]
+    expected = [str(answer) for answer in Stater(model).ranked(target, kernel.facts)]
     assert len(expected) == 4
     request = planning.RankPlansRequest(target=target, facts=kernel.facts)
     answer = rank(channel, request)
-    assert (answer.model, answer.version) == (f"tiny+{adapter}", model_version(model))
+    assert (answer.model, answer.version) == ("tiny", model_version(model))
     assert list(answer.answers) == expected
     status, shown = over_http(offering, json_format.MessageToJson(request).encode())
     assert status == 200
@@ -274,12 +273,11 @@ class Slow:
     name = "slow"
 
     def __init__(self) -> None:
-        self.words = self
-        self.names = ["size"]
+        self.facts = ["size"]
         self.begun, self.go = threading.Event(), threading.Event()
         self.inside = self.at_once = 0
 
-    def ranked(self, _: Mapping[str, float]) -> Sequence[Answer]:
+    def ranked(self, _target: str, _facts: Mapping[str, float]) -> Sequence[Answer]:
         self.inside += 1
         self.at_once = max(self.at_once, self.inside)
         self.begun.set()
@@ -293,7 +291,7 @@ def test_the_event_loop_goes_on_while_the_model_is_asked_and_one_question_is_ask
     request = bad({"size": 1.0}).SerializeToString()
 
     async def asked() -> list[planning.RankPlansResponse]:
-        plans = Plans(PlanModel("slow 1", {"gfx942": slow}))
+        plans = Plans(PlanModel("slow 1", slow))
         waiting = [asyncio.create_task(plans.rank(request, as_json=False)) for _ in range(3)]
         while not slow.begun.is_set():
             await asyncio.sleep(0.01)
@@ -331,7 +329,7 @@ def test_a_compile_gets_its_plans_from_the_server_and_is_proved(
     monkeypatch.setenv("VERILOCC_PLAN_MODEL", str(tmp_path / "nothing"))
     notes = compiled(KERNEL, tmp_path, offering.address, f"--server-token={token}")
     (there,) = about_plans(notes)
-    assert there.startswith(f"tiny+gfx1201 of {offering.address} stated 2 plans to try: ")
+    assert there.startswith(f"tiny of {offering.address} stated 2 plans to try: ")
     (here,) = about_plans(compiled(KERNEL, tmp_path, "none", f"--plan-model={model}"))
     assert here == there.replace(f" of {offering.address}", "")
 
@@ -341,7 +339,7 @@ def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_s
 ) -> None:
     notes = about_plans(compiled(KERNEL, tmp_path, served.address, f"--plan-model={model}"))
     assert notes[0] == f"plans: {served.address}: it has no model of plans; the model here is asked instead"
-    assert notes[1].startswith("tiny+gfx1201 stated 2 plans to try: ")
+    assert notes[1].startswith("tiny stated 2 plans to try: ")
     nothing = tmp_path / "nothing"
     monkeypatch.setenv("VERILOCC_PLAN_MODEL", str(nothing))
     notes = about_plans(compiled(KERNEL, tmp_path, served.address))
@@ -352,7 +350,7 @@ def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_s
 def test_where_there_is_no_server_the_model_here_is_asked(model: Path, tmp_path: Path) -> None:
     notes = about_plans(compiled(KERNEL, tmp_path, NOWHERE, f"--plan-model={model}"))
     assert notes[0].startswith(f"plans: {NOWHERE}: UNAVAILABLE")
-    assert notes[1].startswith("tiny+gfx1201 stated 2 plans to try: ")
+    assert notes[1].startswith("tiny stated 2 plans to try: ")
 
 
 @dataclass(frozen=True)
@@ -379,9 +377,9 @@ class There:
     ("there", "name", "answers", "notes"),
     [
         (There(("novelty", "max-ilp + packed", "default")), "big+RDNA of there", ["max-ilp + packed", "default"], 0),
-        (There(("novelty", "")), "tiny+gfx1201", None, 1),
-        (There(()), "tiny+gfx1201", None, 1),
-        (There(fails=True), "tiny+gfx1201", None, 1),
+        (There(("novelty", "")), "tiny", None, 1),
+        (There(()), "tiny", None, 1),
+        (There(fails=True), "tiny", None, 1),
     ],
     ids=["words of a later version", "no word that is known", "nothing", "late"],
 )
@@ -391,7 +389,7 @@ def test_answers_of_a_server_are_read_and_the_model_here_follows(
     settings = replace(kernel.given.work.settings, plan_model=model)
     work = replace(kernel.given.work, allocators=(there,), settings=settings)
     said = stated(replace(kernel.given, work=work), DEFAULT, kernel.code)
-    expected = answers or [str(answer) for answer in Stater(model, "gfx1201").ranked(kernel.facts)]
+    expected = answers or [str(answer) for answer in Stater(model).ranked("gfx1201", kernel.facts)]
     assert (said.model, [str(answer) for answer in said.answers], len(said.notes)) == (name, expected, notes)
 
 

@@ -190,7 +190,6 @@ class _PlansGiven:
     plans: tuple[str, ...]
     most_instructions: int
     kernel_seconds: float
-    asked_path: Path | None
     spilled: bool
     jobs: int | None
     ray: bool
@@ -216,8 +215,6 @@ class _PlansGiven:
               help="Of LLVM's code of a kernel.")  # fmt: skip
 @click.option("--kernel-seconds", type=POSITIVE, default=300.0, show_default=True,
               help="For all answers of one kernel; then it is left out.")  # fmt: skip
-@click.option("--asked", "asked_path", type=click.Path(path_type=Path), metavar="FILE.json",
-              help="These kernels, each with the answers there (verilocc train answers).")  # fmt: skip
 @click.option("--spilled", is_flag=True, help="Only kernels that LLVM spills registers of.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
               help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
@@ -233,12 +230,11 @@ def plans_command(given: _PlansGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels, read_asked
+    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
 
     _cells(given.seed, given.targets, given.sources, given.families)
     answers = [Answer.parse(name) for name in given.plans]
-    asked = read_asked(given.asked_path) if given.asked_path else {}
-    listed = [kernel.cell for kernel in read_list(given.list_path)] if given.list_path else [*asked]
+    listed = [kernel.cell for kernel in read_list(given.list_path)] if given.list_path else []
     wanted = [
         cell
         for cell in listed
@@ -253,7 +249,6 @@ def plans_command(given: _PlansGiven) -> int:
     recipe = PlanRecipe(
         given.kernels, given.seed, given.targets or TARGETS, given.sources or SOURCES, given.families or None, names,
         PlanLimits(given.most_instructions, given.kernel_seconds, given.spilled), tuple(wanted),
-        {cell.name: answers for cell, answers in asked.items()},
     )  # fmt: skip
 
     def show(row: Any, remaining: int) -> None:
@@ -317,7 +312,7 @@ def facts_command(directory: Path, out: Path, jobs: int, store_path: Path | None
 def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> int:
     """Write the kernels of a set of verilocc corpus plans that were measured, with labels by the clock.
 
-    verilocc adapt --plans learns from them.
+    verilocc train critic and verilocc train plans learn from them.
     """
     from verilocc_model.plans.data import measured_labels
 

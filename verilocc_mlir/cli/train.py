@@ -84,94 +84,39 @@ def train_adapter_command(
     return int(code)
 
 
-@train_command.command("labels", cls=Command, context_settings=HELP)
-@click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
-@click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
-@click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
+@train_command.command("feedback", cls=Command, context_settings=HELP)
+@click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked.")
+@click.option("--samples", type=click.IntRange(1), default=2, show_default=True, help="Answers to each problem.")
 @click.option("--temperature", type=POSITIVE, default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=POSITIVE, default=60.0, show_default=True, help="An answer.")
 @click.option("--target", "targets", multiple=True, metavar="GPU", help="Only these; one held out has to be named.")
-@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The labelled problems.")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="What is found.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def labels_command(
-    data: tuple[Path, ...], out: Path, model: Path | None, targets: tuple[str, ...], **effort: Any
+def feedback_command(
+    data: tuple[Path, ...], out: Path, model: Path, targets: tuple[str, ...], limit: int, **asking: Any
 ) -> int:
-    """Look for better labels of the problems in DIR; the cheapest answer that is proved is kept in OUT.
-
-    Train on OUT next: that is a round of expert iteration.
-    """
-    commands = _commands()
-    settings = commands.Effort(**effort)
-    return _resumable(
-        out, lambda: commands.relabel_command(data, out, model=model, targets=targets, effort=settings, say=_say)
-    )
-
-
-def _asking(samples: int) -> Any:
-    """Options of what asks a model; ``samples`` of each problem unless said otherwise."""
-
-    def decorate(command: Any) -> Any:
-        for option in (
-            click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),
-            click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="What is found."),
-            click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]"),
-            click.option("--target", "targets", multiple=True, metavar="GPU",
-                         help="Only these; one held out has to be named."),
-            click.option("--seconds", type=POSITIVE, default=60.0, show_default=True,
-                         help="An answer."),
-            click.option("--seed", type=int, default=0, show_default=True),
-            click.option("--temperature", type=POSITIVE, default=0.7, show_default=True),
-            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True,
-                         help="Answers to each problem."),
-            click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked."),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def _collect(kind: str, data: tuple[Path, ...], out: Path, options: dict[str, Any]) -> int:
-    commands = _commands()
-    model, targets, limit = options.pop("model"), options.pop("targets"), options.pop("limit")
-    asking = commands.Asking(**options)
-    return _resumable(
-        out,
-        lambda: commands.collect_command(
-            kind, data, out, model=model, targets=targets, limit=limit, asking=asking, say=_say
-        ),
-    )
-
-
-@train_command.command("feedback", cls=Command, context_settings=HELP)
-@_asking(2)
-def feedback_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
     """Collect unmasked answers to the problems in DIR that the verifier refutes, with its counterexamples.
 
     Train on DIR and OUT next: the model learns to answer after a refutation.
     """
-    return _collect("feedback", data, out, asking)
-
-
-@train_command.command("preferences", cls=Command, context_settings=HELP)
-@_asking(4)
-def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
-    """Compare the answers at which samples leave the draft on the problems in DIR: which ends up cheaper, both proved.
-
-    Train on DIR and OUT next, with --set init=MODEL: the model learns to prefer them (DPO).
-    """
-    return _collect("preferences", data, out, asking)
+    commands = _commands()
+    settings = commands.Asking(**asking)
+    return _resumable(
+        out,
+        lambda: commands.collect_command(
+            data, out, model=model, targets=targets, limit=limit, asking=settings, say=_say
+        ),
+    )
 
 
 @train_command.command("plans", cls=Command, context_settings=HELP)
-@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One size (plans/causal.py, Sizes).")
-@click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The model.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def plans_command(data: tuple[Path, ...], out: Path, pairs: tuple[str, ...], seed: int) -> int:
-    """Train what states a plan, with adapters for CDNA and RDNA, on the labels of verilocc corpus plans in DIR."""
-    return int(_commands().train_plans(data, out, settings=_settings(pairs), seed=seed, say=_say))
+def plans_command(data: tuple[Path, ...], out: Path) -> int:
+    """Fit what states a plan by the facts of a kernel, to the labels of verilocc corpus plans in DIR."""
+    return int(_commands().train_plans(data, out, say=_say))
 
 
 @train_command.command("critic", cls=Command, context_settings=HELP)
@@ -183,34 +128,44 @@ def critic_command(data: tuple[Path, ...], out: Path, everything: bool) -> int:
     return int(_commands().train_critic(data, out, everything=everything, say=_say))
 
 
-@train_command.command("answers", cls=Command, context_settings=HELP)
-@click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="What verilocc train plans wrote.")
-@click.option("--samples", type=click.IntRange(1), default=8, show_default=True, help="Answers for each kernel.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--out", required=True, type=_FILE, metavar="FILE.json", help="For verilocc corpus plans --asked.")
-@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int, seed: int) -> int:
-    """Ask the model of plans for answers that no label in DIR has, for the kernels that it may be trained on.
-
-    Label them next (verilocc corpus plans --asked), and train on DIR and those: a round of expert iteration.
-    """
-    return int(_commands().ask_for_plans(data, out, model=model, samples=samples, seed=seed, say=_say))
-
-
 @click.command("adapt", cls=Command, context_settings=HELP)
-@click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
-@click.option("--plans", is_flag=True, help="BASE states plans, and DIR has labels of plans (verilocc corpus plans).")
-@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@click.option("--target", default="", metavar="GPU", help="gfx1201, for example. [the journal's, with --measured]")
+@click.option("--measured", type=_FILE, default=None, metavar="JOURNAL", help="Times that verilocc measure took.")
+@click.option("--base", type=_DIRECTORY, default=None, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=POSITIVE, default=30.0, show_default=True, help="At most.")
 @click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
-@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
-@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+@click.option(
+    "--out",
+    type=_DIRECTORY,
+    default=None,
+    metavar="DIR",
+    help="OUT/model is the adapted model. [JOURNAL.adapted, with --measured]",
+)
+@click.argument("data", metavar="[DIR|FILE]...", nargs=-1, type=click.Path(path_type=Path))
 def adapt_command(
-    target: str, plans: bool, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
+    target: str,
+    measured: Path | None,
+    base: Path | None,
+    minutes: float,
+    kernels: int | None,
+    out: Path | None,
+    data: tuple[Path, ...],
 ) -> int:
-    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
-    if plans:
-        return int(_commands().adapt_plans(target, base, data, out, kernels=kernels or 0, say=_say))
+    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR.
+
+    With --measured, learn from times what a GPU adds to the cost model, and say whether it helps on codes kept aside.
+    DIR and FILE are then the measured codes [the journal's folder]; those not measured are put in order.
+    """
+    if measured is not None:
+        if base is not None or kernels is not None:
+            raise click.UsageError("--measured needs no base, and does not take --kernels")
+        there = out or measured.with_name(f"{measured.name}.adapted")
+        return _resumable(
+            there,
+            lambda: _commands().adapt_to_measured(measured, data or (measured.parent,), there, target=target, say=_say),
+        )
+    if not target or base is None or out is None or not data:
+        raise click.UsageError("--target, --base, --out and DIR are wanted, or --measured")
     code = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
     return int(code)
 
@@ -223,7 +178,6 @@ def adapt_command(
 @click.option(
     "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
 )
-@click.option("--refit", is_flag=True, help="With --plans: also train a model that states plans for each fold.")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -252,7 +206,6 @@ def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
     plans: bool,
-    refit: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -267,7 +220,7 @@ def eval_command(
     """
     commands = _commands()
     if plans:
-        return int(commands.evaluate_plans_command(data, model=model, refit=refit, out=out, say=_say))
+        return int(commands.evaluate_plans_command(data, model=model, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

@@ -31,7 +31,7 @@ class Stated:
     """What a model states.
 
     Attributes:
-        model: its name, with its adapter for the target, and the server that has it; ``""``: none was asked.
+        model: its name, and the server that has it; ``""``: none was asked.
         answers: the best first.
         notes: for people: which model was not asked, and why.
     """
@@ -43,14 +43,14 @@ class Stated:
 
 @dataclass(frozen=True)
 class PlanModel:
-    """A model of plans with its adapters, loaded for every target.
+    """A model of plans that reads facts alone.
 
     Attributes:
         version: as ``model_version`` gives it.
     """
 
     version: str
-    _by_target: Mapping[str, Any]
+    _model: Any
 
     @classmethod
     def load(cls, directory: Path) -> PlanModel:
@@ -59,15 +59,16 @@ class PlanModel:
             InputError: no model of plans is there. UnsupportedError: its packages are missing.
         """
         package = _package()
-        return cls(model_version(directory), {name: package.Stater(directory, name) for name in TARGETS})
+        return cls(model_version(directory), package.Stater(directory))
 
     @property
     def targets(self) -> Sequence[str]:
-        return list(self._by_target)
+        return list(TARGETS)
 
-    def facts(self, target: str) -> frozenset[str]:
+    @property
+    def facts(self) -> frozenset[str]:
         """Names of the facts that it reads."""
-        return frozenset(self._by_target[target].words.names)
+        return frozenset(self._model.facts)
 
     def ranked(self, target: str, facts: Mapping[str, float]) -> Stated:
         """All its answers.
@@ -75,8 +76,7 @@ class PlanModel:
         Raises:
             InputError: a fact is missing.
         """
-        stater = self._by_target[target]
-        return Stated(stater.name, stater.ranked(facts))
+        return Stated(self._model.name, self._model.ranked(target, facts))
 
 
 def stated(given: Planned, first: Plan, code: bytes) -> Stated:
@@ -183,7 +183,7 @@ def _check_directory(directory: Path) -> None:
         raise InputError(f"no model of plans is there: it has no {missing[0]}", where=str(directory), hint=_MAKE)
 
 
-_FORMS = (("words.json", "config.json", "model.safetensors"), ("critic.json", "critic.safetensors"))
+_FORMS = (("neighbours.json", "neighbours.safetensors"), ("critic.json", "critic.safetensors"))
 """Files of a model that states answers, and of one that judges them."""
 _MAKE = "make one: verilocc train plans DATA --out DIR"
 

@@ -63,7 +63,7 @@ def _ranked(model: PlanModel, request: planning.RankPlansRequest) -> planning.Ra
             "UNKNOWN_TARGET",
             f"there is no target {request.target[:_SHOWN]!r} here; there are: {', '.join(model.targets)}",
         )
-    facts, wanted = dict(request.facts), model.facts(request.target)
+    facts, wanted = dict(request.facts), model.facts
     if facts.keys() != wanted:
         raise ServiceError(StatusCode.INVALID_ARGUMENT, "OTHER_FACTS", _other_facts(facts.keys(), wanted))
     if unusable := sorted(name for name, value in facts.items() if not math.isfinite(value)):

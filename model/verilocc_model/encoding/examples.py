@@ -20,29 +20,10 @@ DEFAULT_WINDOW = 1024
 
 @dataclass(frozen=True)
 class Window:
-    """A training sequence: tokens, and the positions of all tokens of its answers.
-
-    ``rejected``: the token that the only answer is preferred to; -1: none, the answers are simply right.
-    """
+    """A training sequence: tokens, and the positions of all tokens of its answers."""
 
     tokens: tuple[int, ...]
     answers: tuple[int, ...]
-    rejected: int = -1
-
-
-@dataclass(frozen=True)
-class Preference:
-    """Two answers to one question. The answers before it are the same, those after it are the draft's. Both assignments
-    are proved, and that of ``chosen`` is cheaper.
-    """
-
-    before: tuple[str, ...]
-    chosen: str
-    rejected: str
-
-    def reversed(self) -> Preference:
-        """The same question, with the other answer preferred."""
-        return Preference(self.before, self.rejected, self.chosen)
 
 
 @dataclass(frozen=True)
@@ -191,31 +172,6 @@ def _sure(
             return None
         turns.append((header, Turn(question.stage, question.facts, answer)))
     return turns
-
-
-def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAULT_WINDOW) -> Window:
-    """The question of a preference as a model sees it, with the preferred answer, in the domain's words.
-
-    Raises:
-        InputError: the mask forbids one of its answers.
-    """
-    where = f"function {table.problem.function}"
-    episode = Episode(table)
-    transcript = Transcript(limit)
-    for word in (*preference.before, preference.chosen):
-        question, header = episode.question(), episode.header()
-        if question is None or not episode.answer(word):
-            raise InputError(f"the preference does not fit: {word!r} is not allowed", where=where)
-        transcript.add(header, Turn(question.stage, question.facts, word))
-    transcript.close()
-    window = transcript.windows[-1]
-    try:
-        (rejected,) = Domain().answer(preference.rejected)
-    except KeyError as error:
-        raise InputError(
-            f"the preference does not fit: there is no word {preference.rejected!r}", where=where
-        ) from error
-    return Window(window.tokens, window.answers[-1:], rejected)
 
 
 def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Writing | None) -> list[Window]:

@@ -11,20 +11,18 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.candidates import SLOTS, Answer
 from verilocc_mlir.target.targets import target as target_called
 from verilocc_model.plans.data import Labels
+from verilocc_model.trees import Trees
 
 FORM = "critic.json"
 TREES = "critic.safetensors"
@@ -54,7 +52,7 @@ class Critic:
         self.answers: list[Answer] = []
         self._facts: list[str] = []
         self._texts: list[str] = []
-        self._trees: _Trees | None = None
+        self._trees: Trees | None = None
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         """Learn from labelled kernels; nothing where no kernel has texts and those are read."""
@@ -62,18 +60,16 @@ class Critic:
         known = (text for kernel in kernels for text in kernel.texts.values())
         self._texts = sorted(next(known, ())) if self._reads else []
         self.answers = [Answer.parse(plan) for plan in _worth_asking(kernels)]
-        pairs = [(k, p) for k in kernels for p in self._of(k)]
-        if not pairs:
+        rows, gains = self.labelled_rows(kernels)
+        if not len(rows):
             return
-        rows = np.array([self._row(kernel, plan) for kernel, plan in pairs])
-        gains = np.array([max(min(kernel.unguarded(plan), _MOST), -_MOST) for kernel, plan in pairs])
         of_texts = [direction for name in self._texts for direction in (0, int(name in _DEARER))]
         ensemble: Any = importlib.import_module("sklearn.ensemble")
         model = ensemble.HistGradientBoostingRegressor(
             max_iter=200, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=10, random_state=0,
             monotonic_cst=[0] * (rows.shape[1] - len(of_texts)) + of_texts,
         )  # fmt: skip
-        self._trees = _Trees.of(model.fit(rows, gains))
+        self._trees = Trees.of(model.fit(rows, gains))
 
     def reads(self, kernel: Labels) -> list[str]:
         """Answers whose texts have to be made."""
@@ -112,9 +108,17 @@ class Critic:
             return there
         return [plan for plan in there if plan in kernel.texts] if kernel.first in kernel.texts else []
 
-    def _row(self, kernel: Labels, plan: str) -> list[float]:
-        text, first = kernel.texts.get(plan, {}), kernel.texts.get(kernel.first, {})
-        return self._features(kernel.cell.target, kernel.facts, plan, text, first)
+    def labelled_rows(self, kernels: Sequence[Labels]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What is learned from, once the facts are known: a row for each answer, and its gain."""
+        rows = [row for kernel in kernels for row in self.rows(kernel, self._of(kernel))]
+        gains = [max(min(kernel.unguarded(p), _MOST), -_MOST) for kernel in kernels for p in self._of(kernel)]
+        return np.array(rows), np.array(gains)
+
+    def rows(self, kernel: Labels, plans: Sequence[str]) -> NDArray[np.float64]:
+        """A row for each of these answers."""
+        first = kernel.texts.get(kernel.first, {})
+        texts = [(plan, kernel.texts.get(plan, {})) for plan in plans]
+        return np.array([self._features(kernel.cell.target, kernel.facts, p, text, first) for p, text in texts])
 
     def _features(self, target: str, facts: Facts, plan: str, text: Facts, first: Facts) -> list[float]:
         by_slot = Answer.parse(plan).by_slot
@@ -147,7 +151,7 @@ class Critic:
             data = json.loads((directory / FORM).read_text())
             result._facts, result._texts = data["facts"], data["texts"]
             result.answers = [Answer.parse(text) for text in data["answers"]]
-            result._trees = _Trees.load(directory / TREES)
+            result._trees = Trees.load(directory / TREES)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"no critic of plans is there: {error}", where=str(directory), hint=_HINT) from error
         return result
@@ -170,64 +174,3 @@ def _worth_asking(kernels: Sequence[Labels]) -> list[str]:
     known = dict.fromkeys(plan for kernel in kernels for plan in kernel.plans)
     # The first plan may be another one than the default.
     return [plan for plan in known if good[plan] >= min(_SEEN, len(kernels) // 20) or plan == "default"]
-
-
-@dataclass(frozen=True)
-class _Trees:
-    """Regression trees as arrays over all of their nodes.
-
-    Attributes:
-        feature, threshold: a row goes to ``left`` if its feature is at most the threshold, else to ``right``.
-        left, right: numbers of nodes; a leaf is its own child.
-        value: of leaves.
-        roots: of the trees.
-        base: what the sum of the leaves is added to.
-    """
-
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    value: NDArray[np.float64]
-    roots: NDArray[np.int32]
-    base: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, model: Any) -> _Trees:
-        """A fitted ``HistGradientBoostingRegressor``."""
-        parts = [predictor.nodes for (predictor,) in model._predictors]
-        starts = np.cumsum([0, *map(len, parts)])
-        nodes = np.concatenate(parts)
-        own = np.arange(len(nodes), dtype=np.int32)
-        offset = np.repeat(starts[:-1], np.diff(starts)).astype(np.int32)
-        is_leaf = nodes["is_leaf"].astype(bool)
-        return cls(
-            nodes["feature_idx"].astype(np.int32),
-            np.where(is_leaf, 0.0, nodes["num_threshold"]),
-            np.where(is_leaf, own, nodes["left"].astype(np.int32) + offset).astype(np.int32),
-            np.where(is_leaf, own, nodes["right"].astype(np.int32) + offset).astype(np.int32),
-            np.where(is_leaf, nodes["value"], 0.0),
-            starts[:-1].astype(np.int32),
-            np.array(model._baseline_prediction, np.float64).reshape(1),
-        )
-
-    def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One value a row."""
-        nodes = np.broadcast_to(self.roots, (len(rows), len(self.roots)))
-        at = np.arange(len(rows))[:, None]
-        while True:
-            goes_left = rows[at, self.feature[nodes]] <= self.threshold[nodes]
-            children = np.where(goes_left, self.left[nodes], self.right[nodes])
-            if np.array_equal(children, nodes):
-                return self.value[nodes].sum(axis=1) + self.base
-            nodes = children
-
-    def save(self, path: Path) -> None:
-        write_whole(path, save({name: getattr(self, name) for name in self.__dataclass_fields__}))
-
-    @classmethod
-    def load(cls, path: Path) -> _Trees:
-        try:
-            return cls(**load_file(path))
-        except SafetensorError as error:
-            raise ValueError(error) from error

@@ -28,12 +28,12 @@ class Labels:
     """One kernel: what is known of it, and what each plan costs.
 
     Attributes:
-        facts: as ``facts.facts`` gives them, and those of the first plan's text (``texts.text_facts``) where there are.
+        facts: as ``facts.facts`` gives them, and those of the first plan's text (``facts.text_facts``) where there are.
         llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
         plans: the same by answer (``pipeline.candidates``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
-        texts: facts of the text that is allocated (``texts.text_facts``), by answer.
+        texts: facts of the text that is allocated (``facts.text_facts``), by answer.
         alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
         promises: what ``plan_rules.has_promise`` said of LLVM's default compile when it was labelled; None in labels of
             the time when the greatest unit alone was asked, on every target.
@@ -107,13 +107,6 @@ class Labels:
     def gain(self, plan: str) -> float:
         """Natural logarithm of the cycles kept where an answer is tried beside what ``fast`` tries, over ``fast``'s."""
         return math.log(self.kept((*self.fast, plan)) / self.kept(self.fast))
-
-    def instead(self, plan: str) -> float:
-        """The same where the answer is tried in place of the first plan. What ``fast`` tries is tried after it only if
-        it does not stand, so this may be above 0.
-        """
-        tried = (plan,) if self.stands(plan) else self.fast
-        return math.log(self.kept(tried) / self.kept(self.fast))
 
     def unguarded(self, plan: str) -> float:
         """Natural logarithm of an answer's cycles over those that ``fast`` keeps; 0 for one without an allocation."""

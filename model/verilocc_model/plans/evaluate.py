@@ -17,7 +17,7 @@ from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import DEFAULT
 from verilocc_model.corpus.shards import read_manifest
 from verilocc_model.plans.data import Labels, read_labels
-from verilocc_model.plans.policies import Array, Oracle, Policy, Rule, baselines, instead, ranked
+from verilocc_model.plans.policies import Array, Oracle, Policy, Rule, baselines, ranked
 
 FOLDS = 5
 """Parts of the kernels for cross-validation; each is judged by policies that learned from the others."""
@@ -64,7 +64,6 @@ def evaluate_plans(
     say: Say,
     *,
     trained: Sequence[Policy] = (),
-    refitted: Policies = tuple,
     figures: Mapping[str, Any] | None = None,
 ) -> int:
     """Print a table for each part of the kernels, and write them all as JSON.
@@ -72,7 +71,6 @@ def evaluate_plans(
     Args:
         data: directories that ``verilocc corpus plans`` wrote.
         trained: policies that were fitted to the train part; they are measured on what they did not learn from.
-        refitted: gives policies that are fitted anew for each fold, as the baselines are.
         figures: further ones that the JSON is to have.
 
     Raises:
@@ -80,7 +78,7 @@ def evaluate_plans(
     """
     kernels = labels_of(data)
     parts: dict[str, list[Score]] = {}
-    for name, rows in _parts(kernels, to_learn_from(kernels, data), trained, refitted):
+    for name, rows in _parts(kernels, to_learn_from(kernels, data), trained):
         say(f"\n{name}\n\n{as_markdown(rows)}")
         parts[name] = rows
     shares = executed(kernels)
@@ -111,7 +109,7 @@ def executed(kernels: Iterable[Labels]) -> dict[str, tuple[int, int]]:
 
 
 def _parts(
-    kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy], refitted: Policies
+    kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy]
 ) -> Iterator[tuple[str, list[Score]]]:
     """Scores by part: the test part and what is held out, by policies fitted to the train part; then by folds."""
     fitted = [*_fitted(baselines, train), *trained]
@@ -125,11 +123,8 @@ def _parts(
     for name, test in tests.items():
         yield from _scored(name, fitted, test)
 
-    def policies() -> Sequence[Policy]:
-        return [*baselines(), *refitted()]
-
     for name, key in _FOLDS.items():
-        folded = _cross_validated(kernels, key, policies)
+        folded = _cross_validated(kernels, key, baselines)
         if folded:
             yield from _scored(name, folded, kernels)
 
@@ -196,8 +191,8 @@ def _fitted(policies: Policies, kernels: Sequence[Labels]) -> Sequence[Policy]:
 # Policies compared on kernels that they did not learn from.
 
 
-TRIED = (0, 1, 2, 4)
-"""Answers that are tried beside what ``fast`` tries; the best is kept. 0: one, in place of the first plan."""
+TRIED = (1, 2, 4)
+"""Answers that are tried beside what ``fast`` tries; the best is kept."""
 
 _SAMPLES = 2000
 
@@ -208,7 +203,7 @@ class Score:
 
     Attributes:
         policy: its name.
-        tried: answers that it may try beside what ``fast`` tries; 0: one in its place (``TRIED``).
+        tried: answers that it may try beside what ``fast`` tries (``TRIED``).
         kernels: how many.
         cycles: geometric mean of the kept cycles over those that ``fast`` keeps.
         low, high: of ``cycles``, 95 % by resampling kernels.
@@ -283,9 +278,6 @@ def interval(gains: Sequence[float] | Array, seed: int = 0) -> tuple[float, floa
 
 
 def _gains(policy: Policy, test: Sequence[Labels], tried: int) -> Array:
-    if not tried:
-        chosen = ((kernel, instead(policy, kernel)) for kernel in test)
-        return np.array([0.0 if plan is None else kernel.instead(plan) for kernel, plan in chosen])
     return np.array([min((k.gain(plan) for plan in ranked(policy, k)[:tried]), default=0.0) for k in test])
 
 
@@ -294,13 +286,7 @@ def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
     total = 0.0
     for kernel in test:
         total += _texts(kernel, policy.reads(kernel)) if kernel.has_promise else 0.0
-        chosen = instead(policy, kernel) if not tried else None
-        if tried:
-            total += _of(kernel, (*kernel.fast, *ranked(policy, kernel)[:tried]))
-        elif chosen is None:
-            total += _of(kernel, kernel.fast)
-        else:
-            total += _of(kernel, (chosen, *(() if kernel.stands(chosen) else kernel.fast)))
+        total += _of(kernel, (*kernel.fast, *ranked(policy, kernel)[:tried]))
     return round(total / fast, 2) if fast else None
 
 
@@ -325,9 +311,9 @@ def as_markdown(rows: Sequence[Score]) -> str:
     for row in rows:
         share = "" if row.share is None else f"{row.share:.2f}"
         cpu = "" if row.cpu is None else f"{row.cpu:.2f}"
-        tried, over = row.tried or "instead", "{:.4f}, {:.4f} to {:.4f}".format(*row.over_rule)
+        over = "{:.4f}, {:.4f} to {:.4f}".format(*row.over_rule)
         lines.append(
-            f"| {row.policy} | {tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {over} | {share} |"
+            f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {over} | {share} |"
             f" {row.worst:.4f} | {row.unguarded:.2f} | {cpu} |"
         )
     return "\n".join(lines)

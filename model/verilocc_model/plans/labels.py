@@ -32,8 +32,7 @@ from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, 
 from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
-from verilocc_model.plans.facts import dearest_of, facts
-from verilocc_model.plans.texts import facts_of_text
+from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
 
 _DECIDES = (
     "allocators",
@@ -83,7 +82,6 @@ class PlanRecipe:
         families: None for all.
         plans: answers as text (``pipeline.candidates``).
         listed: these kernels instead of the stream's.
-        asked: by a kernel's name, the answers that it is labelled with instead: those that a policy proposed.
     """
 
     kernels: int
@@ -94,34 +92,19 @@ class PlanRecipe:
     plans: tuple[str, ...] = tuple(map(str, LABELLED))
     limits: PlanLimits = field(default_factory=PlanLimits)
     listed: tuple[Cell, ...] = ()
-    asked: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def parameters(self) -> dict[str, Any]:
         """JSON values; ``kernels`` is left out: a data set may be made longer."""
-        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed", "asked")}
+        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed")}
         return {
             **data,
             "listed": _digest("".join(cell.name for cell in self.listed)) if self.listed else "",
-            **({"asked": _digest(json.dumps(self.asked, sort_keys=True))} if self.asked else {}),
         }
 
     def cells(self) -> list[Cell]:
         """The kernels in order."""
         stream = self.listed or cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
         return list(islice(stream, self.kernels))
-
-
-def read_asked(path: Path) -> dict[Cell, tuple[str, ...]]:
-    """Kernels and the answers that a policy proposes for each (``verilocc train answers``).
-
-    Raises:
-        InputError: the file cannot be read, or is none of this form.
-    """
-    try:
-        rows = json.loads(path.read_text()).values()
-        return {Cell.from_data(row["cell"]): tuple(str(Answer.parse(text)) for text in row["answers"]) for row in rows}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"no answers are there: {error}", where=str(path)) from error
 
 
 def make_labels(
@@ -168,10 +151,9 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
     known, llvm = facts(dearest, of_dearest, given.work.target), figures(by_name)
-    asked = recipe.asked.get(cell.name, recipe.plans)
     # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
     worth_it = has_promise(by_name)
-    answers = [Answer.parse(name) for name in asked if worth_it or name in _OF_FAST]
+    answers = [Answer.parse(name) for name in recipe.plans if worth_it or name in _OF_FAST]
     spilled = any(cost.spill_stores.static for cost in by_name.values())
     if recipe.limits.spilled and not spilled:
         raise UnsupportedError("LLVM spills nothing of it")

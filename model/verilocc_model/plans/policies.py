@@ -6,14 +6,20 @@ A gain is the logarithm of the cycles that are kept where the answer is tried, o
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import balanced_plans
 from verilocc_mlir.pipeline.runs import OURS
@@ -21,9 +27,8 @@ from verilocc_model.plans.critic import Critic, of_kernel
 from verilocc_model.plans.data import Labels
 
 Array = NDArray[np.float64]
+NEIGHBOURS, KERNELS = "neighbours.json", "neighbours.safetensors"
 _NEIGHBOURS = 7
-_LEAST = 0.01
-"""Gain that has to be expected of an answer that takes the place of the first plan."""
 _SEEN = 8
 """Kernels that have to have an answer for anything to be learned of it."""
 _SHRINK = 3.0
@@ -60,12 +65,6 @@ def ranked(policy: Policy, kernel: Labels) -> list[str]:
             tried.add(same)
             chosen.append(plan)
     return chosen
-
-
-def instead(policy: Policy, kernel: Labels) -> str | None:
-    """The answer that takes the place of the first one, where a gain is expected of it."""
-    gains = policy.expected(kernel)
-    return next((plan for plan in ranked(policy, kernel)[:1] if gains[plan] < -_LEAST), None)
 
 
 class _OfFactsAlone:
@@ -107,50 +106,71 @@ class BestByTarget(_OfFactsAlone):
         return self._means.get(name) or self._means.get(kind(name), {})
 
 
-class _OfFacts(_OfFactsAlone):
-    """Facts as an array, and gains by plan as another; a plan that a target has not is not asked there."""
+class Nearest(_OfFactsAlone):
+    """The mean gain over the kernels whose facts are the most alike; what a server states answers with.
 
-    name = ""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._plans: list[str] = []
-        self._of_kind: dict[str, set[str]] = {}
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        self._names = sorted(kernels[0].facts)
-        counts = Counter(plan for kernel in kernels for plan in kernel.plans)
-        self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
-        for kernel in kernels:
-            self._of_kind.setdefault(kind(kernel.cell.target), set()).update(kernel.plans)
-        gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
-        self._fit(np.array([of_kernel(kernel.facts, kernel.cell.target, self._names) for kernel in kernels]), gains)
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        gains = self._predict(np.array(of_kernel(kernel.facts, kernel.cell.target, self._names)))
-        there = self._of_kind.get(kind(kernel.cell.target), set())
-        return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
-
-    def _fit(self, facts: Array, gains: Array) -> None:
-        raise NotImplementedError
-
-    def _predict(self, facts: Array) -> Array:
-        raise NotImplementedError
-
-
-class Nearest(_OfFacts):
-    """The mean gain over the kernels whose facts are the most alike."""
+    Attributes:
+        names: of the facts.
+    """
 
     name = f"{_NEIGHBOURS} nearest neighbours"
 
-    def _fit(self, facts: Array, gains: Array) -> None:
-        self._mean, self._scale = facts.mean(axis=0), facts.std(axis=0) + 1e-6
-        self._facts, self._gains = (facts - self._mean) / self._scale, gains
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._plans: list[str] = []
+        self._of_kind: dict[str, list[str]] = {}
+        self._facts = self._gains = np.zeros((0, 0))
 
-    def _predict(self, facts: Array) -> Array:
-        distances = np.abs(self._facts - (facts - self._mean) / self._scale).sum(axis=1)
+    def fit(self, kernels: Sequence[Labels]) -> None:
+        self.names = sorted(kernels[0].facts)
+        counts = Counter(plan for kernel in kernels for plan in kernel.plans)
+        self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
+        for name in {kind(kernel.cell.target) for kernel in kernels}:
+            there = {plan for kernel in kernels if kind(kernel.cell.target) == name for plan in kernel.plans}
+            self._of_kind[name] = sorted(there)
+        self._gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
+        self._facts = np.array([of_kernel(kernel.facts, kernel.cell.target, self.names) for kernel in kernels])
+
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        return self.gains(kernel.cell.target, kernel.facts)
+
+    def gains(self, target: str, facts: Mapping[str, float]) -> Mapping[str, float]:
+        """The gain that is expected of each answer; one that a kind of targets has not is not asked there.
+
+        Raises:
+            KeyError: a fact is missing.
+        """
+        scale = self._facts.std(axis=0) + 1e-6
+        distances = np.abs((self._facts - np.array(of_kernel(facts, target, self.names))) / scale).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
-        return self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
+        gains = self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
+        there = self._of_kind.get(kind(target), ())
+        return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
+
+    def save(self, directory: Path) -> None:
+        """Facts and gains of the kernels (safetensors), and names."""
+        directory.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / KERNELS, save({"facts": self._facts, "gains": self._gains}))
+        data = {"facts": self.names, "answers": self._plans, "of_kind": self._of_kind}
+        write_whole(directory / NEIGHBOURS, (json.dumps(data, indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, directory: Path) -> Nearest:
+        """What ``save`` wrote.
+
+        Raises:
+            InputError: it is not there.
+        """
+        result = cls()
+        try:
+            data = json.loads((directory / NEIGHBOURS).read_text())
+            result.names, result._plans, result._of_kind = data["facts"], data["answers"], data["of_kind"]
+            tensors = load_file(directory / KERNELS)
+            result._facts, result._gains = tensors["facts"], tensors["gains"]
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            hint = "make one: verilocc train plans DATA --out DIR"
+            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=hint) from error
+        return result
 
 
 class Rule(_OfFactsAlone):
@@ -166,7 +186,7 @@ class Rule(_OfFactsAlone):
 
 
 class Texts:
-    """The text whose estimate is the lowest (``texts.py``): cycles, in the waves that its registers leave room for, and
+    """The text whose estimate is the lowest (``facts.py``): cycles, in the waves that its registers leave room for, and
     what is spilled. A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
@@ -204,36 +224,3 @@ def baselines() -> list[Policy]:
 def kind(name: str) -> str:
     """``CDNA`` or ``RDNA``."""
     return "CDNA" if name.startswith("gfx9") else "RDNA"
-
-
-# A model that states answers from facts alone, and a critic that reads the texts of the likeliest ones.
-#
-# LLVM makes a text for each answer on the list, and none of them is allocated: that costs less than trying them.
-
-
-LISTED = 6
-"""Answers whose texts the critic reads."""
-
-
-class Shortlist:
-    """The ``LISTED`` answers that one policy ranks first, in the order of a critic.
-
-    Args:
-        stater: a fitted one, or one that is fitted before this is.
-    """
-
-    def __init__(self, stater: Policy, critic: Critic) -> None:
-        self._stater, self._critic = stater, critic
-        self.name = f"{stater.name}, the first {LISTED} by the critic"
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        self._critic.fit(kernels)
-
-    def reads(self, kernel: Labels) -> list[str]:
-        return ranked(self._stater, kernel)[:LISTED]
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        first = kernel.texts.get(kernel.first, {})
-        texts = {plan: kernel.texts[plan] for plan in self.reads(kernel) if plan in kernel.texts}
-        gains = self._critic.gains(kernel.cell.target, kernel.facts, first, texts) if first else []
-        return dict(zip(texts, gains, strict=True)) if gains else {}

@@ -34,8 +34,6 @@ class TrainConfig:
         planning_weight: weight of a planning answer; one that joins or places has weight 1. A function has three
             planning answers.
         planning_repeats: how often a pass shows the plans without what follows them.
-        preference_beta: beta of DPO (Rafailov et al. 2023); the larger it is, the less a preference may move the model
-            from the one it began with.
         advice_rate: part of the examples with made-up refutations.
         hold_out: part of the kernels kept for validation, if the data do not say which ones are.
         checkpoint_minutes: time between checkpoints.
@@ -64,7 +62,6 @@ class TrainConfig:
     minutes: float = 0.0
     planning_weight: float = 4.0
     planning_repeats: int = 4
-    preference_beta: float = 0.1
     advice_rate: float = 0.1
     hold_out: float = DEFAULT_HOLD_OUT
     checkpoint_minutes: float = 5.0

@@ -11,16 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
+from verilocc_model.encoding.examples import Window, cells_of, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import ALONE, GRANTS, VOCABULARY, WORDS, Domain, Writing
 from verilocc_model.repair import guidance_of, remainders
 from verilocc_model.training.entries import Entry, Labelled
 
-EXAMPLES_VERSION = 7
+EXAMPLES_VERSION = 8
 """Version of the windows made from an entry. Windows of other versions in a cache are not used."""
 
 SHOWN = 4
@@ -47,8 +46,6 @@ def encoded(
         windows += windows_of(labelled.problem, labelled.registers, limit=window, advice=advice, writing=writing)
     if labelled.registers or labelled.refuted:
         windows += _alone(labelled, window, writing)
-    if labelled.preferences:
-        windows += _preferred(labelled, window, writing)
     if cached is not None:
         cached.parent.mkdir(parents=True, exist_ok=True)
         _pack(cached, windows)
@@ -68,18 +65,6 @@ def _alone(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
             sure = sure_windows(table, limit=window, advice=guidance.advice, refuted=guidance.grants, writing=writing)
             windows += _some(sure)
     return windows
-
-
-def _preferred(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
-    """A window for each preference.
-
-    Raises:
-        InputError: the model reads text, where an answer is several tokens.
-    """
-    if writing.kind != WORDS:
-        raise InputError("preferences are trained with words, not with text", where=labelled.name)
-    table = Table(canonical(labelled.problem).problem)
-    return [preferred_window(table, preference, limit=window) for preference in labelled.preferences]
 
 
 def _some(windows: list[Window]) -> list[Window]:
@@ -112,13 +97,11 @@ def made_up(labelled: Labelled, generator: random.Random, share: float = 0.1) ->
 class Batch:
     """Arrays of shape (windows, length): tokens, and the weight of each token as an answer (0: it is none).
 
-    ``rejected``: for each window, the token that its answer is preferred to; -1: none. ``size``: tokens without
-    padding.
+    ``size``: tokens without padding.
     """
 
     tokens: NDArray[np.int64]
     weights: NDArray[np.float32]
-    rejected: NDArray[np.int64]
     size: int
 
 
@@ -156,8 +139,6 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
     writing = writing or Domain()
     planning: list[Window] = []
     for window in windows:
-        if window.rejected >= 0:
-            continue
         last = max(writing.planned(window.tokens, window.answers), default=-1)
         if last >= 0:
             planning.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
@@ -189,8 +170,7 @@ def _batch(windows: list[Window], planning_weight: float, writing: Writing) -> B
         planned = writing.planned(window.tokens, window.answers)
         for position in window.answers:
             weights[row, position] = planning_weight if position in planned else 1.0
-    rejected = np.array([w.rejected for w in windows], np.int64)
-    return Batch(tokens, weights, rejected, sum(len(w.tokens) for w in windows))
+    return Batch(tokens, weights, sum(len(w.tokens) for w in windows))
 
 
 def _pack(path: Path, windows: list[Window]) -> None:
@@ -204,7 +184,6 @@ def _pack(path: Path, windows: list[Window]) -> None:
         answers=np.array([a for w in windows for a in w.answers], np.uint16),
         lengths=np.array(lengths, np.int32),
         counts=np.array(counts, np.int32),
-        rejected=np.array([w.rejected for w in windows], np.int32),
     )
     partial.replace(path)
 
@@ -213,10 +192,9 @@ def _unpacked(path: Path) -> list[Window]:
     with np.load(path) as data:
         tokens, answers = data["tokens"].tolist(), data["answers"].tolist()
         lengths, counts = data["lengths"].tolist(), data["counts"].tolist()
-        rejected = data["rejected"].tolist()
     windows: list[Window] = []
     t = a = 0
-    for length, count, rejected_word in zip(lengths, counts, rejected, strict=True):
-        windows.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count]), rejected_word))
+    for length, count in zip(lengths, counts, strict=True):
+        windows.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count])))
         t, a = t + length, a + count
     return windows

@@ -5,8 +5,7 @@ A file is JSON, gzip-compressed or not, called ``SOURCE.KERNEL.TARGET.PHASE.N.js
 and ``name``, ``source``, ``family``, ``target``, ``phase``.
 
 It may have ``refuted``: a list of proposals, each with ``registers``, ``counterexamples`` (the fields of
-``Counterexample``), ``moves`` and ``nearest`` (pairs of a range id and a register); and ``preferences``: a list of
-``before``, ``chosen`` and ``rejected`` (the fields of ``Preference``).
+``Counterexample``), ``moves`` and ``nearest`` (pairs of a range id and a register).
 """
 
 from __future__ import annotations
@@ -16,20 +15,26 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.allocators.protocol import Counterexample, Refutation
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import prove
+from verilocc_mlir.allocators.protocol import AllocationFailure, Counterexample, Refutation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
+from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
 from verilocc_model.corpus.shards import MANIFEST, Record, held_out, read_lines, reasons_held_out, split_of
 from verilocc_model.corpus.sources import Cell
-from verilocc_model.encoding.examples import Preference
+from verilocc_model.decoding import Sampling, Scorer, decode
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.table import Table
 
 _SUFFIXES = (".json", ".json.gz")
 
@@ -40,9 +45,7 @@ class Labelled:
 
     Attributes:
         registers: by range id; empty where there is no label. greedy: the assignment of LLVM's greedy allocator; empty
-            where it is not known. refuted: refuted proposals of a model; ``samples.collect_mistakes`` collects them.
-            preferences: preferences between answers that lead to proved assignments; ``training.preferences`` collects
-            them.
+            where it is not known. refuted: refuted proposals of a model; ``collect_mistakes`` collects them.
     """
 
     name: str
@@ -54,7 +57,6 @@ class Labelled:
     registers: tuple[str, ...]
     greedy: tuple[str, ...] = ()
     refuted: tuple[Refutation, ...] = ()
-    preferences: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,8 @@ def read_file(path: Path) -> Labelled:
         problem = problem_from_json(json.dumps(row["problem"]))
         name, source, family, target, phase = (str(row[k]) for k in ("name", "source", "family", "target", "phase"))
         refuted = tuple(_refutation(one) for one in row.get("refuted") or ())
-        preferences = tuple(
-            Preference(tuple(map(str, one["before"])), str(one["chosen"]), str(one["rejected"]))
-            for one in row.get("preferences") or ()
-        )
         return Labelled(
             name, source, family, target, phase, problem, tuple(row.get("registers") or ()), refuted=refuted,
-            preferences=preferences,
         )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"is no labelled problem: {error}", where=str(path)) from error
@@ -237,3 +234,86 @@ def _refutation(row: dict[str, Any]) -> Refutation:
     proposal = Proposal(PROBLEM_VERSION, str(row.get("allocator", "")), tuple(row["registers"]))
     nearest = tuple((int(number), str(register)) for number, register in row.get("nearest") or ())
     return Refutation(proposal, counterexamples, tuple(map(int, row.get("moves") or ())), nearest)
+
+
+ScorerFor = Callable[[str], Scorer]
+"""The scorer for a GPU."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How answers are drawn.
+
+    Attributes:
+        samples: answers to each problem.
+        temperature: temperature of the samples.
+        seconds: wall time for one answer, and for one proof.
+        seed: seed of the samples.
+    """
+
+    samples: int = 2
+    temperature: float = 0.7
+    seconds: float = 60.0
+    seed: int = 0
+
+
+# A model's mistakes as examples: unmasked answers that were refuted, with the verifier's counterexamples.
+#
+# A model trained on them learns to answer after a refutation. The prompt says what was refuted; the right answer is one
+# that needs no look-ahead, with registers to spare (``encoding.examples.sure_windows``).
+
+
+FURTHER = 1.5
+"""Factor of the temperature for samples after the first, so that they differ from it."""
+
+
+def collect_mistakes(
+    chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
+) -> Counter[str]:
+    """Write a file for each problem to which an answer is refuted. A file that exists is left as it is.
+
+    Args:
+        chosen: the problems; all must be for training.
+        out: directory of the files, which ``training.entries`` reads.
+        asking: how answers are drawn.
+
+    Returns:
+        How many answers were ``proved``, ``refuted``, or neither (``none``).
+    """
+
+    def find(labelled: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
+        refutations = [
+            {
+                "registers": list(refutation.proposal.registers),
+                "counterexamples": [asdict(c) for c in refutation.counterexamples],
+                "moves": list(refutation.moves),
+                "nearest": list(refutation.nearest),
+            }
+            for refutation in _refuted(labelled, model, asking, counts)
+        ]
+        return {"refuted": refutations} if refutations else None
+
+    return write_each(chosen, out, find, say)
+
+
+def _refuted(labelled: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Refutation]:
+    form = canonical(labelled.problem)
+    table = Table(form.problem)
+    for number in range(asking.samples):
+        temperature = asking.temperature * (FURTHER if number else 1.0)
+        draw = Sampling(temperature, asking.seed * 1000 + number, asking.seconds)
+        try:
+            table.check_pressure()
+            decoded = decode(Episode(table, mask=False), model(labelled.target), draw)
+        except AllocationFailure:
+            counts["none"] += 1
+            continue
+        proposal = Proposal(PROBLEM_VERSION, "model", form.restored(decoded.registers))
+        proof = prove(labelled.problem, proposal, timeout_s=asking.seconds)
+        if proof.outcome is Outcome.PROVED:
+            counts["proved"] += 1
+        elif proof.violations:
+            counts["refuted"] += 1
+            yield refutation_of(labelled.problem, proposal, proof)
+        else:
+            counts["none"] += 1

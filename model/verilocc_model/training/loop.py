@@ -41,16 +41,13 @@ class Trainer:
         model: a causal LM of transformers, or one that peft has wrapped.
         directory: directory of checkpoints and metrics.
         writing: how words are tokens; None: the domain's writing.
-        reference: loads the model as it was before training, for preferences; None: there was none.
     """
 
     def __init__(
         self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None],
-        writing: Writing | None = None, reference: Callable[[], Any] | None = None,
+        writing: Writing | None = None,
     ) -> None:  # fmt: skip
         self.model = model
-        self._load_reference = reference
-        self._reference: Any = None
         self.writing = writing or Domain()
         self.config = config
         self.directory = directory
@@ -117,12 +114,10 @@ class Trainer:
             for number, batch in enumerate(batches(windows, self.config.batch_tokens, 2.0, 0, self.writing)):
                 if number >= limit:
                     break
-                answers = self._answers(batch)
-                labelled = ~answers.preferences
+                answers = answers_of(self.model, batch, bf16=self.config.bf16)
                 for stage, chosen in {
-                    "planning": labelled & (answers.weights > 1.0),
-                    "others": labelled & (answers.weights == 1.0),
-                    "preferences": answers.preferences,
+                    "planning": answers.weights > 1.0,
+                    "others": answers.weights == 1.0,
                 }.items():
                     if chosen.any():
                         entry = totals.setdefault(stage, [0.0, 0.0, 0.0])
@@ -136,27 +131,13 @@ class Trainer:
         config, progress = self.config, self.progress
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(progress, config)
-        answers = self._answers(batch)
+        answers = answers_of(self.model, batch, bf16=self.config.bf16)
         loss = (answers.losses * answers.weights).sum() / answers.weights.sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         return float(loss.detach()), float(len(answers.losses))
-
-    def _answers(self, batch: Batch) -> Answers:
-        config = self.config
-        return answers_of(
-            self.model, batch, bf16=config.bf16, beta=config.preference_beta, reference=self._before_training
-        )
-
-    def _before_training(self) -> Any:
-        """The model that preferences are measured against."""
-        if self._reference is None:
-            if self._load_reference is None:
-                raise InputError("preferences are for a model that is there already", hint="--set init=DIR names it")
-            self._reference = self._load_reference()
-        return self._reference
 
     def _note(self, measured: dict[str, Measured], loss: float, rate: float) -> None:
         progress = self.progress
@@ -264,49 +245,29 @@ class Answers:
     """The answers of a batch, each tensor of shape (answers,).
 
     Attributes:
-        losses: negative log-likelihood in nats; for a preference, the loss of DPO.
-        right: whether the answer is ranked first; for a preference, above the rejected one.
+        losses: negative log-likelihood in nats.
+        right: whether the answer is ranked first.
         weights: weights above 0.
-        preferences: whether it is a preference.
     """
 
     losses: Tensor
     right: Tensor
     weights: Tensor
-    preferences: Tensor
 
 
-def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: Callable[[], Any]) -> Answers:
+def answers_of(model: Any, batch: Batch, *, bf16: bool) -> Answers:
     """The losses of a causal language model on a batch.
 
     Args:
         model: a model of transformers, with or without an adapter.
         bf16: compute in bfloat16 where that is safe.
-        beta: beta of DPO.
-        reference: gives the model as it was before training; called only if there are preferences.
     """
     tokens, every = torch.from_numpy(batch.tokens), torch.from_numpy(batch.weights)
     rows, columns = torch.nonzero(every[:, 1:], as_tuple=True)
     scores = _scores(model, tokens, rows, columns, bf16)
-    expected, rejected = tokens[rows, columns + 1], torch.from_numpy(batch.rejected)[rows]
+    expected = tokens[rows, columns + 1]
     losses = functional.cross_entropy(scores, expected, reduction="none")
-    right = scores.argmax(-1) == expected
-    pairs = rejected >= 0
-    if pairs.any():
-        preference_rows, row_shown = torch.unique(rows[pairs], return_inverse=True)
-        with torch.no_grad():
-            before = _scores(reference(), tokens[preference_rows], row_shown, columns[pairs], bf16)
-        margin = _margin(scores[pairs], expected[pairs], rejected[pairs])
-        shift = margin - _margin(before, expected[pairs], rejected[pairs])
-        # Rafailov et al. 2023, equation 7, for one answer.
-        losses = losses.masked_scatter(pairs, -functional.logsigmoid(beta * shift))
-        right = right.masked_scatter(pairs, margin > 0)
-    return Answers(losses, right, every[rows, columns + 1], pairs)
-
-
-def _margin(scores: Tensor, better: Tensor, worse: Tensor) -> Tensor:
-    """The difference between the log-probabilities of two tokens; the normalisation cancels out."""
-    return (scores.gather(1, better[:, None]) - scores.gather(1, worse[:, None]))[:, 0]
+    return Answers(losses, scores.argmax(-1) == expected, every[rows, columns + 1])
 
 
 def _scores(model: Any, tokens: Tensor, rows: Tensor, columns: Tensor, bf16: bool) -> Tensor:

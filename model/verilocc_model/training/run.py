@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +96,7 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
     writing = lm.load_writing(Path(config.start), config.encoding)
     model.train()
     say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
-    first = partial(lm.load_model, Path(config.init)) if config.init else None
-    trainer = Trainer(model, config, out, say, writing, first)
+    trainer = Trainer(model, config, out, say, writing)
     if begun:
         trainer.resume(begun)
     finished = trainer.run(Data(directories, config, out / "windows", say, writing=writing))
@@ -142,7 +140,7 @@ def train_adapter(
             ),
         )
     model.train()
-    trainer = Trainer(model, config, out, say, writing, partial(lm.load_model, base.resolve()))
+    trainer = Trainer(model, config, out, say, writing)
     if begun:
         trainer.resume(begun)
     finished = trainer.run(Data(directories, config, out / "windows", say, kernels, writing))
