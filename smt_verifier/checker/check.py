@@ -685,10 +685,11 @@ def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tu
     pending = [(s, Nobody()) for s in both.before.successors(number) if s in skipped]
     while pending:
         block, left = pending.pop()
-        left = left.meet(known.get(block, left))
-        if known.get(block) == left:
+        old = known.get(block)
+        left = left.meet(old) if old is not None else left
+        if old == left:
             continue
-        known[block], left = left, left.meet(left)
+        known[block], left = left, left.copy()
         for i in both.before.code(block):
             opcode = both.forms.opcode(i)
             reaches = opcode.value("reach") in ("writes", "unclear") and not opcode.value("lane-operand")

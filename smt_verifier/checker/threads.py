@@ -86,6 +86,10 @@ class Nobody:
     active: Truth = False
     masks: dict[int, Truth] = field(default_factory=dict[int, Truth])
 
+    def copy(self) -> Nobody:
+        """One of its own that says the same."""
+        return Nobody(self.active, dict(self.masks))
+
     def meet(self, other: Nobody) -> Nobody:
         """What both say."""
         masks = {k: value for k, value in self.masks.items() if other.masks.get(k) is value}
@@ -93,6 +97,9 @@ class Nobody:
 
     def follow(self, instruction: Instruction, opcode: Opcode, lanes: Lanes) -> None:
         """Go through an instruction of P (10.3, 10.4)."""
+        defined = lanes.operand_keys(instruction).defined
+        if all(map(lanes.is_vector, defined)):
+            return
         sources = [self._of(o, instruction, lanes) for o in instruction.operands[instruction.definitions :]]
         sources += [None, None]
         save, binary, compares = opcode.value("save"), opcode.value("mask"), {"compare", "cmpx"} & opcode.traits
@@ -104,7 +111,7 @@ class Nobody:
             result = active = OPERATIONS["compare"](self.active, None)
         elif binary or {"mask-move", "copy"} & opcode.traits:
             result = active = OPERATIONS[binary](sources[0], sources[1])
-        for key in lanes.operand_keys(instruction).defined:
+        for key in defined:
             self.masks.pop(key, None)
         if writes_exec(instruction, opcode):
             self.active = active

@@ -287,6 +287,9 @@ impl Nobody {
 
     /// Go through an instruction of P (spec 10.3, 10.4).
     pub fn follow(&mut self, p: &Instruction) {
+        if p.defined().all(|o| o.lanes.iter().all(|lane| lane.vector)) {
+            return;
+        }
         let source = |number: usize| p.operands.get(p.definitions + number).and_then(|o| self.is_in(o));
         let compared = self.active.filter(|inside| !inside);
         let (result, active) = match (p.value("save"), p.value("mask")) {
@@ -300,8 +303,9 @@ impl Nobody {
         if p.defined().any(|o| !orders(o) && o.lanes.iter().any(|lane| lane.is_exec())) {
             self.active = active;
         }
-        let defined = p.lanes(Operand::is_def);
-        self.masks.retain(|lane, _| !defined.contains(lane));
+        for lane in p.defined().flat_map(|o| &o.lanes) {
+            self.masks.remove(lane);
+        }
         if let (Some(first), Some(inside)) = (p.operands.first().filter(|o| o.is_def()), result) {
             self.masks.extend(first.lanes.iter().map(|lane| (*lane, inside)));
         }
