@@ -44,7 +44,7 @@ from verilocc_model.trees import Trees
 FORM = "measured.json"
 PROGRESS = "progress.jsonl"
 CANDIDATES: Sequence[Callable[[], Predictor]] = (Ruler, Refitted, Corrected)
-"""The simplest first. LoRA adapters on a network learn no more of the same rows (docs/results/plan-choice.md)."""
+"""The simplest first. LoRA adapters on a network learn no more of the same rows (docs/results/ruler.md)."""
 LEAST, LEAST_OF_GROUP = 30, 5
 """Measured codes that it takes, all together and of one kernel."""
 _RANKED = 10

@@ -17,6 +17,7 @@ from corpus_support import needs
 import verilocc_model
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run as verilocc
+from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory
 from verilocc_mlir.pipeline.settings import Effort, Settings
@@ -25,7 +26,7 @@ from verilocc_model.plans.critic import FORM, TREES, Critic
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.labels import remeasured
-from verilocc_model.plans.policies import Nearest, Oracle, Policy, Texts
+from verilocc_model.plans.policies import KERNELS, NEIGHBOURS, Nearest, Oracle, Policy, Texts
 
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -108,10 +109,18 @@ def spilling() -> str:
     return kernel([*loads(24), *loop(stores(names[:5])), *stores(names)], 16)
 
 
-@pytest.mark.parametrize("name", ["critic.safetensors"])
-def test_a_file_that_is_cut_off_is_one_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", [NEIGHBOURS, KERNELS])
+def test_neighbours_that_are_cut_off_are_one_error(name: str, tmp_path: Path) -> None:
     shutil.copytree(WEIGHTS, tmp_path / "model")
     cut_off = tmp_path / "model" / name
+    cut_off.write_bytes(cut_off.read_bytes()[:1000])
+    with pytest.raises(InputError, match="no model of plans is there"):
+        Nearest.load(tmp_path / "model")
+
+
+def test_a_critic_that_is_cut_off_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(WEIGHTS, tmp_path / "model")
+    cut_off = tmp_path / "model" / "critic.safetensors"
     cut_off.write_bytes(cut_off.read_bytes()[:1000])
     source, out = tmp_path / "k.ll", tmp_path / "k.hsaco"
     source.write_text(spilling())
