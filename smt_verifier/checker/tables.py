@@ -167,7 +167,10 @@ class Tables:
     """All of the data, looked up by name."""
 
     def __init__(self, text: str) -> None:
-        sections = _read(text)
+        others, _, self._opcodes = text.partition("\n[opcodes]\n")
+        if not self._opcodes.endswith("\n"):
+            raise ValueError("the file is cut off")
+        sections = _read(others)
         processors = [Processor(*row) for row in sections["processors"]]
         self._processors = _by_name((p.name, p._replace(budgets=_budgets(p, sections))) for p in processors)
         self._files = {row[1]: _File(*row) for row in sections["files"]}
@@ -191,7 +194,6 @@ class Tables:
         self._modes = {p.mode for p in processors}
         self._operands = [_operand(len(self._modes), *row) for row in sections["operands"]]
         self._shapes: list[str] = sections["shapes"]
-        self._opcodes: dict[str, str] = _by_name(line.partition("\t")[::2] for line in sections["opcodes"])
         self._known: dict[str, Opcode] = {}
         self._registers: dict[str, Register | None] = {}
 
@@ -202,11 +204,13 @@ class Tables:
             ValueError: a row is of no form that the README describes, or names what is not there.
         """
         shapes = [self._shape(number) for number in range(len(self._shapes))]
+        opcodes = self.opcodes
         registers = {name for s in shapes for name in (*s.implicit_uses, *s.implicit_definitions)}
         masks = {mask for row in self.conventions.values() for mask in row[:2]}
         if (
             self._modes != set(range(len(self._modes)))
-            or max(map(_number, self._opcodes.values())) >= len(shapes)
+            or list(opcodes) != sorted({*opcodes} - {""})
+            or None in map(self.opcode, opcodes)
             or None in map(self.register, registers)
             or not masks <= self._masks.keys() | {""}
             or not all(
@@ -217,12 +221,14 @@ class Tables:
 
     @lru_cache(maxsize=None)  # noqa: B019 (there is one object)
     def _shape(self, number: int) -> Opcode:
+        if number >= len(self._shapes):
+            raise ValueError(f"no shape: {number}")
         return _shape(self._operands, *_columns("shapes", self._shapes[number]))
 
     @property
     def opcodes(self) -> Sequence[str]:
-        """Names of all opcodes."""
-        return tuple(self._opcodes)
+        """Names of all opcodes, sorted."""
+        return tuple([line.partition("\t")[0] for line in self._opcodes.splitlines() if not line.startswith("#")])
 
     @property
     def classes(self) -> Sequence[str]:
@@ -236,9 +242,22 @@ class Tables:
     def opcode(self, name: str) -> Opcode | None:
         """What is known of an opcode."""
         known = self._known.get(name)
-        if known is None and (shape := self._opcodes.get(name)) is not None:
+        if known is None and (shape := self._shape_of(name)):
             known = self._known[name] = self._shape(_number(shape)).named(name)
         return known
+
+    def _shape_of(self, name: str) -> str:
+        """The shape of an opcode in its row, which stand in the order of their names; ``""`` without one."""
+        rows = self._opcodes
+        low, high = 0, len(rows)
+        while low < high:
+            start = max(low, rows.rfind("\n", low, (low + high) // 2) + 1)
+            end = rows.find("\n", start)
+            key, _, shape = rows[start:end].partition("\t")
+            if key == name:
+                return shape
+            low, high = (end + 1, high) if key < name else (low, start)
+        return ""
 
     def units(self, letter: str, count: int | None = None) -> range:
         """Units of the first registers of a file; of all without ``count``."""
@@ -436,28 +455,24 @@ _COLUMNS: dict[str, tuple[Callable[[str], Any], ...]] = {
     "arguments": (str, _number),
     "operands": (_one_of(*_KINDS), lambda text: -1 if text == "-1" else _number(text), _truth, lambda t: t.split("/")),
     "shapes": (_number, _numbers, _words, _words, _words, _numbers, _numbers),
-    "opcodes": (str, _number),
 }  # fmt: skip
-"""How each column is read, by section, in their order."""
-_LATER = ("shapes", "opcodes")
-"""Sections whose lines are read when they are asked for: a function has few of LLVM's opcodes."""
+"""How each column is read, by section, in their order. Shapes are read when they are asked for: a function has few."""
 
 
 def _read(text: str) -> dict[str, list[Any]]:
-    """Rows of each section; all sections are there, once, in their order, and every line belongs to one."""
+    """Rows of each section but the last; all are there, once, in their order, and every line belongs to one."""
     sections: dict[str, list[Any]] = {}
-    *lines, end = text.split("\n")
     name = ""
-    for line in lines:
+    for line in text.split("\n"):
         if line.startswith("[") or not (name or line.startswith("#")):
             name = line[1:-1]
             if line != f"[{name}]" or name in sections or name not in _COLUMNS:
                 raise ValueError(f"unexpected section {line}")
             sections[name] = []
         elif not line.startswith("#"):
-            sections[name].append(line if name in _LATER else _columns(name, line))
-    if end or list(sections) != list(_COLUMNS):
-        raise ValueError("a section is missing, or the file is cut off")
+            sections[name].append(line if name == "shapes" else _columns(name, line))
+    if list(sections) != list(_COLUMNS):
+        raise ValueError("a section is missing")
     return sections
 
 

@@ -226,15 +226,29 @@ def _segments(
     implicit_def_holds: bool,
     implicit_def_ends: bool,
 ) -> list[list[Segment]]:
-    """Segments of every atom, latest first; they may touch or overlap."""
+    """Segments of every atom, latest first; they may touch or overlap.
+
+    What stays live over the border of two blocks is not touched there, so that long ranges cost nothing by the block.
+    """
     count = len(accesses.owner)
     segments: list[list[Segment]] = [[] for _ in range(count)]
     end = [-1] * count
+    entering_next = boundary = 0
+
+    def forget(atom: int) -> None:
+        """It is live no further back: what is known of it in the blocks behind is a segment."""
+        if end[atom] > boundary:
+            segments[atom].append((boundary, end[atom]))
+        end[atom] = -1
+
     for position in range(len(accesses.blocks) - 1, -1, -1):
         boundary = 4 * cfg.first[position + 1]
-        open_atoms = set(set_bits(live_out[position]))
-        for atom in open_atoms:
+        leaving, entering = live_out[position], live_in[position]
+        for atom in set_bits(entering_next & ~leaving):
+            forget(atom)
+        for atom in set_bits(leaving & ~entering_next):
             end[atom] = boundary
+        touched: set[int] = set()
         holding = _implicit_holds(
             accesses.blocks[position], defined_in[position], implicit_def_holds, ends=implicit_def_ends
         )
@@ -245,8 +259,8 @@ def _segments(
                 if atom in holding[access.index]:
                     written.append((slot + 2, (atom,)))
                 else:
-                    end[atom] = -1
-                    open_atoms.discard(atom)
+                    touched.add(atom)
+                    forget(atom)
                     if not implicit_def_ends:
                         segments[atom].append((slot + 2, slot + 3))
             for start, atoms in written:
@@ -256,21 +270,25 @@ def _segments(
                         stop = slot + 3
                     else:
                         end[atom] = -1
-                        open_atoms.discard(atom)
+                        touched.add(atom)
                     segments[atom].append((start, stop))
             for atom in access.undefines:
-                end[atom] = -1
-                open_atoms.discard(atom)
+                touched.add(atom)
+                forget(atom)
             for atom in access.reads:
                 if end[atom] < 0:
                     end[atom] = slot + 2
-                    open_atoms.add(atom)
-        start = 4 * cfg.first[position]
-        entering = set(set_bits(live_in[position]))
-        for atom in open_atoms:
-            if atom in entering and start < end[atom]:
-                segments[atom].append((start, end[atom]))
-            end[atom] = -1
+                    touched.add(atom)
+        for atom in touched:
+            if end[atom] >= 0 and not entering >> atom & 1:
+                forget(atom)
+        for atom in set_bits(leaving & ~entering):
+            if end[atom] >= 0:
+                forget(atom)
+        entering_next = entering & ~bit_set({atom for atom in touched if end[atom] < 0})
+    boundary = 0
+    for atom in set_bits(entering_next):
+        forget(atom)
     return segments
 
 

@@ -177,7 +177,7 @@ def held_in_accumulators(
             work.append((ends[move.at], move.parts & ~constant))
         else:
             arriving = starts[move.at].predecessors
-            if {gap.block for gap in arriving} != set(predecessors[move.at]):
+            if len(arriving) < len(predecessors[move.at]):
                 return None
             work += [(gap, move.parts & ~constant) for gap in arriving]
     held: dict[Gap, int] = {}
@@ -190,9 +190,14 @@ def held_in_accumulators(
         held[gap] = held.get(gap, 0) | parts
         if gap.opens is None:
             parts &= ~saved_at_start.get(gap.block, 0)
-            if parts and {p.block for p in gap.predecessors if not parts & ~p.live} != set(predecessors[gap.block]):
+            if not parts:
+                continue
+            if len(gap.predecessors) < len(predecessors[gap.block]):
                 return None
-            work += [(predecessor, parts) for predecessor in gap.predecessors]
+            for predecessor in gap.predecessors:
+                if parts & ~predecessor.live:
+                    return None
+                work.append((predecessor, parts))
         elif parts := parts & ~(saved_after.get(gap.opens.index, 0) & ~gap.opens.keeps):
             before = gap.opens.before
             if before is None or parts & ~before.live:

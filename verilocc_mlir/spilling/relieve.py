@@ -15,7 +15,8 @@ from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem, united
 from verilocc_mlir.spilling import SpillAction
-from verilocc_mlir.spilling.choose import Candidates, Excess, PackedExcess, choose, load_ahead
+from verilocc_mlir.spilling.choose import Candidates, Excess, PackedExcess, Span, choose, load_ahead
+from verilocc_mlir.spilling.gaps import Gap
 from verilocc_mlir.spilling.ground import ground
 from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills
 from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan, held_in_accumulators, in_accumulators
@@ -122,6 +123,8 @@ class Spiller:
         self._chosen: dict[tuple[int, bool, Tight], _Chosen | None] = {}
         self._choices: dict[tuple[int, bool, Tight], _Chosen | None] = {}
         """What one greedy choice came to: one that is asked for with more room is another's first."""
+        self._held: dict[tuple[int, frozenset[Gap]], list[Span] | None] = {}
+        """By register and gaps, where its parts would wait in AGPRs."""
 
     def relieve(
         self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = (), leave: int = 0
@@ -239,7 +242,11 @@ class Spiller:
         excess = PackedExcess(_excess(self._problem, ("agpr",), spare))
         result = dict(plans)
         for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
-            held = held_in_accumulators(plan, self._costs.constant(vreg), self._cfg.predecessors)
+            key = vreg, plan.gaps
+            if key not in self._held:
+                constant = self._costs.constant(vreg)
+                self._held[key] = held_in_accumulators(plan, constant, self._cfg.predecessors)
+            held = self._held[key]
             if held and excess.room(held):
                 excess.change(held, 1)
                 result[vreg] = in_accumulators(plan, self._costs)
