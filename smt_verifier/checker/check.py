@@ -568,16 +568,10 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
-    origin = number if exec_is_zero else _led_by_zero(both, number)
-    skipped = _skipped(both, origin, {successor, number} - {origin}) if origin >= 0 else frozenset[int]()
-    lost, written = _passed(both, skipped)
-    for name, place in (pair for row in claimed.scalars.rows for pair in row) if written else ():
-        require(
-            name not in lost or place not in written or name in state.scalars.undefined,
-            f"LLVM may go to {write_key(place)} by way of the other successor",
-        )
-    wide, nobody = _widely(both, origin, successor, skipped) if skipped else (NONE, True)
-    require(nobody, "threads wake on the way that the branch skips")
+    ways = [way for origin, led in _origins(both, number, successor) if (way := _way(both, origin, led, successor))]
+    for way in ways:
+        if (reason := _is_lost(both, way, state, claimed)) is not None:
+            refuse(reason)
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     scalars = state.scalars, claimed.scalars
     fitting = _Fitting(claimed, renamed)
@@ -587,8 +581,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         refused = Refused("relation", "a class of threads is not claimed", where)
         for claims in fitting.claims(cls):
             try:
-                if wide and cls.kind != "P":
-                    _require_apart(cls.part, claims, wide, refuse)
+                for way in ways if cls.kind != "P" else ():
+                    _require_apart(both, cls.part, claims, way, refuse)
                 _require_claims(cls.part, claims, scalars, refuse)
                 break
             except Refused as error:
@@ -634,34 +628,129 @@ def _renumbered(masks: int, by_step: dict[int, int]) -> int:
     return new
 
 
-def _led_by_zero(both: Both, number: int) -> int:
-    """The block from which alone a branch leads to a block where EXEC is 0, or -1: LLVM may hoist all of that block."""
-    origin, *others = both.before.predecessors[number] or {-1}
-    test = test_of(both, origin) if origin >= 0 and not others and len(both.before.successors(number)) == 1 else None
-    return origin if test is not None and test.of_exec and test.is_zero(number) else -1
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What LLVM goes through if it deletes a branch to where no thread is active (12.2).
+
+    Attributes:
+        blocks: those that it goes through then.
+        beside: the branch leads elsewhere by P: the ends of these blocks may become the code that it leads to.
+        lost, written: scalar names that P leaves undefined there, and places that Q writes.
+        wide: vector names that P defines for threads that wait, too.
+        wide_places: vector places that Q may write for them, where it goes ``beside``.
+        wakes: threads may be active behind it.
+    """
+
+    blocks: frozenset[int]
+    beside: bool
+    lost: Names
+    written: Names
+    wide: Names
+    wide_places: Names
+    wakes: bool
 
 
-def _skipped(both: Both, number: int, targets: set[int]) -> frozenset[int]:
-    """What LLVM may go through if it deletes a branch to where no thread is active (12.2)."""
-    skipped: set[int] = set()
-    exits = [n for n in targets if not both.before.successors(n)]
-    merges = any(o.register in EXEC_NAMES for n in exits for i in both.before.code(n) for o in i.operands)
-    pending = [s for s in both.before.successors(number) if s not in targets]
+def _leads_by_zero(both: Both, number: int, successor: int) -> bool:
+    """Whether a branch on EXEC leads to a successor where EXEC is 0."""
+    test = test_of(both, number)
+    return test is not None and test.of_exec and test.is_zero(successor)
+
+
+def _origins(both: Both, number: int, successor: int) -> Iterator[tuple[int, frozenset[int]]]:
+    """The blocks whose branch leads to this edge where EXEC is 0: by way of blocks with one successor, which are all
+    gone, may be, before LLVM deletes the branch.
+    """
+    if len(both.before.successors(number)) != 1:
+        if _leads_by_zero(both, number, successor):
+            yield number, frozenset()
+        return
+    pending = [(number, frozenset((number,)))]
+    while pending:
+        block, led = pending.pop()
+        for ahead in both.before.predecessors[block] - led:
+            if len(both.before.successors(ahead)) == 1:
+                pending.append((ahead, led | {ahead}))
+            elif _leads_by_zero(both, ahead, block):
+                yield ahead, led
+
+
+def _onward(both: Both, number: int) -> list[int]:
+    """A block and those behind it, as long as each leads to one."""
+    way = [number]
+    while len(ahead := both.before.successors(way[-1])) == 1 and ahead[0] not in way:
+        way += ahead
+    return way
+
+
+def _aims(both: Both, number: int) -> frozenset[int]:
+    """Where the successors of a block lead to by way of blocks with one successor; -1: out of the function."""
+    lasts = (_onward(both, successor)[-1] for successor in both.before.successors(number))
+    return frozenset(last if both.before.successors(last) else -1 for last in lasts)
+
+
+def _way(both: Both, origin: int, led: frozenset[int], successor: int) -> _Way | None:
+    """What LLVM may go through if it deletes a branch, up to a block that it leads to where EXEC is 0; None: nothing.
+
+    Args:
+        led: blocks with one successor by way of which it leads there.
+    """
+    forward = _onward(both, successor)
+    aims = _aims(both, forward[-1])
+    blocks, ends = set[int](), set[int]()
+    pending = [s for s in both.before.successors(origin) if not _leads_by_zero(both, origin, s)]
     while pending:
         block = pending.pop()
-        successors = both.before.successors(block)
-        calls = any("call" in both.forms.opcode(i).traits for i in both.before.code(block))
-        if (not successors and not merges) or block == number or calls:
-            return frozenset()
-        skipped.add(block)
-        pending += [s for s in successors if s not in targets and s not in skipped]
-    in_loops = set(skipped)
+        if block in forward:
+            ends.add(block)
+        elif block in led or block == origin:
+            return None
+        elif block not in blocks:
+            blocks.add(block)
+            ahead = both.before.successors(block)
+            if len(ahead) != 1 and _aims(both, block) == aims:
+                ends.add(-1)
+            elif not ahead:
+                return None
+            else:
+                pending += ahead
+    in_loops = set(blocks)
     while first := {b for b in in_loops if in_loops.isdisjoint(both.before.predecessors[b])}:
         in_loops -= first
-    return frozenset() if in_loops else frozenset(skipped)
+    beside = any(_has_code(both, b) for b in led) or (ends != {successor} and _has_code(both, successor))
+    calls = any("call" in both.forms.opcode(i).traits for b in blocks for i in both.before.code(b))
+    if not blocks or in_loops or (calls and not beside):
+        return None
+    ends_so = not both.before.successors(forward[-1]) and not any(
+        o.register in EXEC_NAMES for b in forward for i in both.before.code(b) for o in i.operands
+    )
+    wide, places, wakes = _widely(both, origin, blocks)
+    return _Way(frozenset(blocks), beside, *_passed(both, blocks), wide, places, wakes and not ends_so)
 
 
-def _passed(both: Both, skipped: frozenset[int]) -> tuple[Names, Names]:
+def _has_code(both: Both, number: int) -> bool:
+    """Whether a block of either text has instructions that make code, direct branches aside."""
+    code = [i for lanes in (both.before, both.after) for i in lanes.code(number)]
+    opcodes = [both.forms.opcode(i).traits for i in code]
+    return any("no-code" not in traits and not {"branch", "barrier"} <= traits for traits in opcodes)
+
+
+def _is_lost(both: Both, way: _Way, state: State, claimed: Entry) -> str | None:
+    """Why LLVM may break what is claimed of scalars where it goes a way, if it may."""
+    if way.wakes:
+        return "threads wake on the way that the branch skips"
+    threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
+    parts = [part for block in way.blocks for part in both.before.parts[block]]
+    for name, place in (pair for row in claimed.scalars.rows for pair in row):
+        if name in state.scalars.undefined or not (name in way.lost or way.beside) or place in threads:
+            continue
+        is_kept = name == ("^", place, 0, 0) and place not in both.named_after
+        declared = is_kept or all(may_hold(both, place, declared_units(both.after, part)) for part in parts)
+        if place in way.written or not declared:
+            return f"LLVM may go to {write_key(place)} by way of the other successor"
+    return None
+
+
+def _passed(both: Both, skipped: Iterable[int]) -> tuple[Names, Names]:
     """Of what a branch skips: scalar names that P leaves undefined there, and scalar places that Q writes (12.2)."""
     lost, defined, written = set[Key](), set[Key](), set[Key]()
     for block in skipped:
@@ -669,18 +758,18 @@ def _passed(both: Both, skipped: frozenset[int]) -> tuple[Names, Names]:
         if in_block is None:
             in_block = both.writes[block] = _writes(both, block)
         lost.update(
-            in_block.lost, *(both.scalars_before - declared_units(both.after, n) for n in both.before.parts[block])
+            in_block.lost, *(both.scalars_before - declared_units(both.before, n) for n in both.before.parts[block])
         )
         defined |= in_block.defined
         written |= in_block.written
     return frozenset(lost - defined), frozenset(written)
 
 
-def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tuple[Names, bool]:
-    """Of what such a branch skips: vector names that P defines for threads that wait, too, and whether all wait
-    behind it still (12.2).
+def _widely(both: Both, number: int, skipped: set[int]) -> tuple[Names, Names, bool]:
+    """Of what such a branch skips: vector names that P defines for threads that wait, too, vector places that Q may
+    write for them, and whether threads may be active behind it (12.2).
     """
-    wide, nobody = set[Key](), True
+    wide, wakes = set[Key](), False
     known: dict[int, Nobody] = {}
     pending = [(s, Nobody()) for s in both.before.successors(number) if s in skipped]
     while pending:
@@ -696,10 +785,16 @@ def _widely(both: Both, number: int, target: int, skipped: frozenset[int]) -> tu
             if left.active is not False or reaches:
                 wide.update(k for k in both.before.operand_keys(i).defined if both.before.is_vector(k))
             left.follow(i, opcode, both.before)
-        pending += [(s, left) for s in both.before.successors(block) if s in skipped]
         ahead = both.before.successors(block)
-        nobody = nobody and (left.active is False or bool(ahead and target not in ahead))
-    return frozenset(wide), nobody
+        pending += [(s, left) for s in ahead if s in skipped]
+        wakes = wakes or (left.active is not False and not skipped.issuperset(ahead or {-1}))
+    places = set[Key]()
+    for i in (i for block in skipped for i in both.after.code(block)):
+        move = both.moves[True].read(i, both.forms.opcode(i))
+        if wide or (move is not None and move.everywhere):
+            places.update(k for k in both.after.operand_keys(i).defined if both.after.is_vector(k))
+            places.update(_cells(move) if move is not None else ())
+    return frozenset(wide), frozenset(places), wakes
 
 
 def _writes(both: Both, number: int) -> Writes:
@@ -725,10 +820,13 @@ def _writes(both: Both, number: int) -> Writes:
     return Writes(lost, defined, written)
 
 
-def _require_apart(part: Part, claims: Claims, wide: Names, refuse: Callable[[str], NoReturn]) -> None:
+def _require_apart(both: Both, part: Part, claims: Claims, way: _Way, refuse: Callable[[str], NoReturn]) -> None:
     """Nothing is claimed of what such a branch skips, and is done for threads that wait, too."""
-    for name, _ in (pair for row in claims.rows for pair in row):
-        if name in wide and name not in part.undefined:
+    if not (way.wide or way.wide_places):
+        return
+    for name, place in (pair for row in claims.rows for pair in row):
+        broken = name in way.wide or (way.beside and place in way.wide_places)
+        if broken and name not in part.undefined:
             refuse(f"LLVM may go to {write_key(name)} by way of the other successor")
 
 

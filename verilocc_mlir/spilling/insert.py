@@ -214,7 +214,7 @@ class _Insertion:
         if not parts:
             return []
         target = self._target
-        together = runs(parts, target.classes[vreg], even=False)
+        together = runs(parts, target.classes[vreg], even=target.even)
         whole = len(masks) == 1 and len(together) == 1
         if not target.classes[vreg].is_scalar and (target.offsets or whole):
             first = together[0][0]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::tested;
 use crate::context::Context;
-use crate::entry::live_ins;
+use crate::entry::{holds_always, live_ins};
 use crate::joined::{live, predecessors, successors};
 use crate::lanes::{Lane, Of, Set, SCC, VCC};
 use crate::masks::Nobody;
@@ -578,52 +578,160 @@ pub struct Written {
     places: Set<Lane>,
 }
 
-/// The block from which alone a branch leads to a block where EXEC is 0: LLVM may hoist all of that block (spec 12.2).
-pub fn led_by_zero(context: &Context<'_>, number: usize) -> Option<usize> {
-    let before = context.before;
-    let led = context.led.get_or_init(|| predecessors(&successors(before)));
-    let origin = led[number].first().copied().filter(|_| led[number].len() == 1)?;
-    let (test, target) = tested(&before.blocks[origin])?;
-    let is_zero = test.starts_with("exec") && test.ends_with('0') == (target == number);
-    (is_zero && before.blocks[number].successors.len() == 1).then_some(origin)
+/// What LLVM goes through if it deletes a branch to where no thread is active (spec 12.2).
+pub struct Way {
+    blocks: BTreeSet<usize>,
+    /// P leads elsewhere there: the ends of these blocks may become the code that the branch leads to.
+    pub beside: bool,
+    lost: Set<Lane>,
+    written: Set<Lane>,
+    /// Vector names that P defines for threads that wait, too.
+    pub wide: Set<Lane>,
+    /// Vector places that Q may write for them.
+    pub wide_places: Set<Lane>,
+    /// Threads may be active behind it.
+    pub wakes: bool,
 }
 
-/// What LLVM may go through if it deletes a branch from a block to where no thread is active (spec 12.2).
-pub fn skipped(before: &Function, number: usize, targets: &[usize]) -> BTreeSet<usize> {
-    let mut skipped = BTreeSet::new();
-    let mut pending: Vec<usize> = before.blocks[number].successors.clone();
-    // BranchFolder may merge what a function ends with, if EXEC matters there.
-    let exits = targets.iter().map(|target| &before.blocks[*target]).filter(|block| block.successors.is_empty());
-    let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
-    let merges = exits.flat_map(|block| &block.instructions).any(|i| i.operands.iter().any(is_exec));
+/// A block and those behind it, as long as each leads to one.
+fn onward(before: &Function, number: usize) -> Vec<usize> {
+    let mut way = vec![number];
+    while let Some([next]) = way.last().map(|block| before.blocks[*block].successors.as_slice()) {
+        if way.contains(next) {
+            break;
+        }
+        way.push(*next);
+    }
+    way
+}
+
+/// Where the successors of a block lead to by way of blocks with one successor; `None`: out of the function.
+fn aims(before: &Function, number: usize) -> BTreeSet<Option<usize>> {
+    let ahead = before.blocks[number].successors.iter();
+    let lasts = ahead.filter_map(|next| onward(before, *next).last().copied());
+    lasts.map(|last| Some(last).filter(|last| !before.blocks[*last].successors.is_empty())).collect()
+}
+
+/// Whether a branch on EXEC leads from a block to another one where EXEC is 0.
+fn leads_by_zero(before: &Function, number: usize, successor: usize) -> bool {
+    let is_zero =
+        |(test, target): (&str, usize)| test.starts_with("exec") && test.ends_with('0') == (target == successor);
+    tested(&before.blocks[number]).is_some_and(is_zero)
+}
+
+/// The ways of all branches that lead to an edge where EXEC is 0: by way of blocks with one successor, of which nothing
+/// may be left when LLVM deletes the branch.
+pub fn ways(context: &Context<'_>, number: usize, successor: usize) -> Done<Vec<Way>> {
+    let before = context.before;
+    let led = context.led.get_or_init(|| predecessors(&successors(before)));
+    let mut all = Vec::new();
+    if before.blocks[number].successors.len() != 1 {
+        if leads_by_zero(before, number, successor) {
+            all.extend(way(context, number, &BTreeSet::new(), successor)?);
+        }
+        return Ok(all);
+    }
+    let mut pending = vec![(number, BTreeSet::from([number]))];
+    while let Some((block, by)) = pending.pop() {
+        for ahead in led[block].difference(&by) {
+            if before.blocks[*ahead].successors.len() == 1 {
+                pending.push((*ahead, by.iter().chain([ahead]).copied().collect()));
+            } else if leads_by_zero(before, *ahead, block) {
+                all.extend(way(context, *ahead, &by, successor)?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a block of either text has instructions that make code, direct branches aside.
+fn has_code(context: &Context<'_>, number: usize) -> bool {
+    let makes_none = |i: &Instruction| i.has("no-code") || i.has("branch") && i.has("barrier");
+    let texts = [context.before, context.after];
+    !texts.iter().flat_map(|text| &text.blocks[number].instructions).all(makes_none)
+}
+
+/// `by`: the blocks with one successor by way of which the branch of `origin` leads to `successor`.
+fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: usize) -> Done<Option<Way>> {
+    let before = context.before;
+    let forward = onward(before, successor);
+    let last = forward.last().copied().unwrap_or(successor);
+    let aimed = aims(before, last);
+    let other = |next: &usize| !leads_by_zero(before, origin, *next);
+    let mut pending: Vec<usize> = before.blocks[origin].successors.iter().copied().filter(other).collect();
+    let (mut blocks, mut straight) = (BTreeSet::new(), true);
     while let Some(block) = pending.pop() {
-        if targets.contains(&block) || !skipped.insert(block) {
+        if forward.contains(&block) {
+            straight &= block == successor;
             continue;
         }
-        let text = &before.blocks[block];
-        let leaves = text.successors.is_empty() && !merges;
-        if block == number || leaves || text.instructions.iter().any(|i| i.has("call")) {
-            return BTreeSet::new();
+        if by.contains(&block) || block == origin {
+            return Ok(None);
         }
-        pending.extend(&text.successors);
+        if !blocks.insert(block) {
+            continue;
+        }
+        match before.blocks[block].successors.as_slice() {
+            [next] => pending.push(*next),
+            _ if aims(before, block) == aimed => straight = false,
+            [] => return Ok(None),
+            several => pending.extend(several),
+        }
     }
     // None is in a loop if they can be put in an order.
-    let mut rest = skipped.clone();
+    let mut rest = blocks.clone();
     while !rest.is_empty() {
         let behind: BTreeSet<usize> =
             rest.iter().flat_map(|block| &before.blocks[*block].successors).copied().collect();
         let size = rest.len();
         rest.retain(|block| behind.contains(block));
         if rest.len() == size {
-            return BTreeSet::new();
+            return Ok(None);
         }
     }
-    skipped
+    let beside = by.iter().any(|block| has_code(context, *block)) || !straight && has_code(context, successor);
+    let calls = blocks.iter().flat_map(|block| &before.blocks[*block].instructions).any(|i| i.has("call"));
+    if blocks.is_empty() || calls && !beside {
+        return Ok(None);
+    }
+    let code = forward.iter().flat_map(|block| &before.blocks[*block].instructions);
+    let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
+    let ends = before.blocks[last].successors.is_empty() && !code.flat_map(|i| &i.operands).any(is_exec);
+    let (lost, written) = passed(context, &blocks)?;
+    let (wide, wakes) = widely(before, origin, &blocks);
+    let mut wide_places = Set::default();
+    for i in blocks.iter().flat_map(|block| &context.after.blocks[*block].instructions) {
+        let moved = moves::read(context, context.after, i)?;
+        if !wide.is_empty() || moved.as_ref().is_some_and(|moved| moved.whole_wave) {
+            wide_places.extend(i.lanes(Operand::is_def));
+            wide_places.extend(moved.iter().flat_map(|moved| moved.pairs.iter().map(|(to, _)| *to)));
+        }
+    }
+    wide_places.retain(|lane| lane.vector);
+    Ok(Some(Way { blocks, beside, lost, written, wide, wide_places, wakes: wakes && !ends }))
 }
 
-/// Of what such a branch skips: vector names that P defines for threads that wait, too, and whether all wait behind it still.
-pub fn widely(before: &Function, number: usize, target: usize, skipped: &BTreeSet<usize>) -> (Set<Lane>, bool) {
-    let (mut wide, mut nobody) = (Set::default(), true);
+impl Way {
+    /// Whether LLVM may overwrite a scalar place, of which this name is claimed behind, where it goes this way.
+    pub fn loses(&self, context: &Context<'_>, name: Lane, place: Lane) -> bool {
+        if place.is_exec() || !self.beside && !self.lost.contains(&name) {
+            return false;
+        }
+        let pristine = name == Lane::entry(place.a) && place.cell == 0 && !context.touched_after.contains(&place.a);
+        let parts = |block: &usize| {
+            let parts = context.before.blocks[*block].joints.iter().map(|(_, part)| *part);
+            [*block].into_iter().chain(parts).collect::<Vec<usize>>()
+        };
+        let declares = |part: usize| live_ins(context, &context.after.blocks[part]).contains(&place.a);
+        let fixed = place.of != Of::Unit || pristine || holds_always(context, place);
+        let kept = fixed || self.blocks.iter().flat_map(parts).all(declares);
+        self.written.contains(&place) || !kept
+    }
+}
+
+/// Of what such a branch skips: vector names that P defines for threads that wait, too, and whether some may be active behind.
+fn widely(before: &Function, number: usize, skipped: &BTreeSet<usize>) -> (Set<Lane>, bool) {
+    let (mut wide, mut wakes) = (Set::default(), false);
     let mut known: BTreeMap<usize, Nobody> = BTreeMap::new();
     let into = |block: usize| before.blocks[block].successors.iter().copied().filter(|next| skipped.contains(next));
     let mut pending: Vec<(usize, Nobody)> = into(number).map(|block| (block, Nobody::new())).collect();
@@ -641,14 +749,14 @@ pub fn widely(before: &Function, number: usize, target: usize, skipped: &BTreeSe
             left.follow(i);
         }
         let ahead = &before.blocks[block].successors;
-        nobody &= left.active == Some(false) || !ahead.is_empty() && !ahead.contains(&target);
+        wakes |= left.active != Some(false) && (ahead.is_empty() || !ahead.iter().all(|next| skipped.contains(next)));
         pending.extend(into(block).map(|next| (next, left.clone())));
     }
-    (wide, nobody)
+    (wide, wakes)
 }
 
 /// Of what such a branch skips: scalar names that P leaves undefined, and scalar places that Q writes.
-pub fn passed(context: &Context<'_>, skipped: &BTreeSet<usize>) -> Done<(Set<Lane>, Set<Lane>)> {
+fn passed(context: &Context<'_>, skipped: &BTreeSet<usize>) -> Done<(Set<Lane>, Set<Lane>)> {
     let before = context.before;
     if context.written.get().is_none() {
         let units: Vec<Lane> = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector).collect();

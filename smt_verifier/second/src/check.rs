@@ -585,26 +585,24 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
             let nobody = test.starts_with("exec") && zero;
-            let before = self.context.before;
-            let origin = Some(self.block).filter(|_| nobody).or_else(|| behind::led_by_zero(self.context, self.block));
-            if let Some(origin) = origin {
-                let targets = if nobody { vec![successor] } else { vec![successor, self.block] };
-                let skipped = behind::skipped(before, origin, &targets);
-                let (lost, written) = behind::passed(self.context, &skipped)?;
-                let wrong = |(name, place): &&(Lane, Lane)| {
-                    lost.contains(name) && written.contains(place) && !self.state.wave().is_undefined(*name)
-                };
-                let wrong = claimed.of_wave().find(wrong);
+            for way in behind::ways(self.context, self.block, successor)? {
                 let line = block.line;
+                ensure!(
+                    !way.wakes,
+                    "relation",
+                    line,
+                    "threads wake on the way that a branch to block {successor} skips"
+                );
+                let known = |name: Lane| self.state.wave().is_undefined(name);
+                let mut pairs = claimed.of_wave();
+                let wrong = pairs.find(|(name, place)| !known(*name) && way.loses(self.context, *name, *place));
                 ensure!(
                     wrong.is_none(),
                     "relation",
                     line,
                     "LLVM may go through block {successor}'s other way to {wrong:?}"
                 );
-                let (wide, waits) = behind::widely(before, origin, successor, &skipped);
-                ensure!(waits, "relation", line, "threads wake on the way that a branch to block {successor} skips");
-                state.forget_in_threads(&wide);
+                state.forget_in_threads(&way.wide, if way.beside { Some(&way.wide_places) } else { None });
             }
             claimed.follows(&state, nobody, self.block)?;
         }

@@ -95,9 +95,10 @@ impl State {
         self.classes.iter().skip(1)
     }
 
-    /// Nothing is known of what these names have in threads, but that some are undefined.
-    pub fn forget_in_threads(&mut self, names: &Set<Lane>) {
+    /// Nothing is known of what these names have in threads, but that some are undefined, and of these places.
+    pub fn forget_in_threads(&mut self, names: &Set<Lane>, places: Option<&Set<Lane>>) {
         for class in self.classes.iter_mut().filter(|class| matches!(class.kind, 'T' | 'O')) {
+            places.into_iter().flatten().for_each(|place| class.part.write(*place, &[]));
             names.iter().for_each(|name| {
                 if !class.part.is_undefined(*name) {
                     class.part.forget(*name)
