@@ -12,7 +12,9 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -23,7 +25,7 @@ from verilocc.v1 import batch_service_pb2_grpc, problem_pb2, verdict_pb2
 SECONDS = 60.0
 
 
-def call(method: object, request: object) -> object:
+def call(method: Callable[..., Any], request: object) -> Any:
     """Call until it is answered: to repeat is safe, and the server may be about to start again."""
     token = os.environ.get("VERILOCC_TOKEN")
     metadata = [("authorization", f"Bearer {token}")] if token else []

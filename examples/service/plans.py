@@ -3,8 +3,8 @@
     python examples/service/plans.py [--plan-model=DIR] [KERNEL.ll] [--plans=2] [--into=DIR]
 
 DIR of --plan-model is what "verilocc train plans" wrote. Without it, the model in this package is taken. --into gets
-the kernel's facts as a request for curl (request.json), the code object and its report. Exit code 1: the kernel was not
-compiled with the server's plans.
+the kernel's facts as a request for curl (request.json), the code object and its report. The compiler asks for plans only
+where another order of instructions promises fewer modelled cycles; a note says where it does not ask, and why.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def serving_with(*models: str) -> Iterator[tuple[str, int]]:
 def request_for(kernel: Path) -> dict[str, object]:
     """What RankPlans is asked: the kernel's target and its facts, of LLVM's default compile and of its text."""
     given = planned(kernel.read_bytes(), str(kernel), Settings())
-    facts = facts_of(given, DEFAULT, given.compiler.direct(given.ir, "asm"))
-    return {"target": given.target.name, "facts": facts or {}, "count": 3}
+    facts = facts_of(given, DEFAULT, given.work.compiler.direct(given.ir, "asm"))
+    return {"target": given.work.target.name, "facts": facts or {}, "count": 3}
 
 
 def main() -> int:
@@ -93,10 +93,7 @@ def main() -> int:
     print(f"{given.kernel.name}: {data['outcome']}")
     for note in data["notes"]:
         print(f"note: {note}")
-    if any(f"{ranked['model']} of {address} stated" in note for note in data["notes"]):
-        return 0
-    print("no plan of the server was tried: no other order promises anything here, or a note says why", file=sys.stderr)
-    return 1
+    return 0
 
 
 if __name__ == "__main__":
