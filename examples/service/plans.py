@@ -3,8 +3,8 @@
     python examples/service/plans.py [--plan-model=DIR] [KERNEL.ll] [--plans=2] [--into=DIR]
 
 DIR of --plan-model is what "verilocc train plans" wrote. Without it, the model in this package is taken. --into gets
-the kernel's facts as a request for curl (request.json), the code object and its report. The compiler asks for plans only
-where another order of instructions promises fewer modelled cycles; a note says where it does not ask, and why.
+the kernel's facts as a request for curl (request.json), the code object and its report. The compiler asks for plans
+where another order of instructions promises fewer modelled cycles; else a note says why it does not ask.
 """
 
 from __future__ import annotations
