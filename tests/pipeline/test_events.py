@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from builders import kernel, loads, stores
 
+from verilocc_mlir.cli.output import Progress
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.events import Assembled, Decided, Event, Events, Note, Spent
+from verilocc_mlir.pipeline.events import Assembled, Begun, Decided, Event, Events, Note, Spent, Tried
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Emit, Settings
 
@@ -71,3 +74,44 @@ def test_a_compilation_tells_what_its_report_and_its_page_are_made_of(monkeypatc
     assert [*decided.records] == recording.phases
     assert [e.path for e in told if isinstance(e, Assembled)] == ["k.ll"]
     assert [*recording.costs] == [f.name for f in done.report.functions]
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_what_a_compilation_is_at_and_nothing_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    with Progress("there/k.ll", terminal, after_s=0.0) as listeners:
+        compile_module(SMALL.encode(), "k.mir", Settings("gfx942"), listeners=listeners)
+        Events(listeners=listeners).tell(Tried("max-ilp"), Begun("spill"))
+    *lines, last = terminal.getvalue().split("\r\x1b[K")
+    assert all(len(line) < 40 for line in lines)
+    shown = [line.partition(" s  ")[2] for line in lines]
+    assert "k.ll: prove" in shown
+    assert (shown[-1], last) == ("k.ll: max-ilp: spill", "")
+
+
+@pytest.mark.parametrize(
+    ("stream", "wanted", "after_s", "term"),
+    [
+        (io.StringIO(), True, 0.0, "xterm"),
+        (Terminal(), False, 0.0, "xterm"),
+        (Terminal(), True, 1e9, "xterm"),
+        (Terminal(), True, 0.0, "dumb"),
+    ],
+)
+def test_elsewhere_nothing_is_shown(
+    stream: io.StringIO, wanted: bool, after_s: float, term: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    with Progress("k.ll", stream, wanted=wanted, after_s=after_s) as listeners:
+        events = Events(listeners=listeners)
+        with events.measure("audit"):
+            pass
+    assert stream.getvalue() == ""

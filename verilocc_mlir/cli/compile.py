@@ -22,6 +22,7 @@ from verilocc_mlir.cli.options import (
 )
 from verilocc_mlir.cli.output import (
     STDIO,
+    Progress,
     check_writable,
     make_directory,
     new_recording,
@@ -44,6 +45,7 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.compile import Compiled
+    from verilocc_mlir.pipeline.events import Listener
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.compile import Report
 
@@ -70,7 +72,7 @@ _GROUPS: dict[str, Any] = {
 @click.option("--html", default="", metavar="FILE", help="Write the page with pictures; - is stdout.")
 @smt_dir_option
 @click.option("--save-temps", default="", metavar="DIR", help="Keep the machine IR before and after allocation there.")
-@click.option("-q", "--quiet", is_flag=True, help="No table.")
+@click.option("-q", "--quiet", is_flag=True, help="No table, no progress.")
 @server_option("local: one in this process, none: no server")
 @access_options
 @compile_options
@@ -112,7 +114,8 @@ def compile_command(
     # While this process is small, and has no thread but this one.
     default_solver().start(fork=True)
     recording = new_recording() if html or smt_dir else None
-    compiled = _compiled(data, source, settings, recording, allow_unproved=allow_unproved)
+    with Progress(source, sys.stderr, wanted=not quiet) as listeners:
+        compiled = _compiled(data, source, settings, recording, listeners, allow_unproved=allow_unproved)
     report = compiled.report
     if save_temps:
         for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):
@@ -133,13 +136,25 @@ def compile_command(
 
 
 def _compiled(
-    data: bytes, source: str, settings: Settings, recording: Recording | None, *, allow_unproved: bool
+    data: bytes,
+    source: str,
+    settings: Settings,
+    recording: Recording | None,
+    listeners: tuple[Listener, ...],
+    *,
+    allow_unproved: bool,
 ) -> Compiled:
     from verilocc_mlir.pipeline.compile import compile_module
 
     with allocators_for(settings) as allocators:
         return compile_module(
-            data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
+            data,
+            source,
+            settings,
+            allow_unproved=allow_unproved,
+            allocators=allocators,
+            recording=recording,
+            listeners=listeners,
         )
 
 
@@ -192,7 +207,7 @@ _REPORT_GROUPS: dict[str, Any] = {
 @click.option("-o", "--output", metavar="FILE", default="", help="The page; - is standard output. [default: IN.html]")
 @smt_dir_option
 @click.option("--allow-unproved", is_flag=True, help="Go on after a phase that is not proved; the exit code stays.")
-@click.option("-q", "--quiet", is_flag=True, help="No table.")
+@click.option("-q", "--quiet", is_flag=True, help="No table, no progress.")
 @server_option("local: one in this process, none: no server")
 @access_options
 @compile_options
@@ -213,7 +228,8 @@ def report_command(
     data = read_source(source)
 
     recording = new_recording()
-    compiled = _compiled(data, source, settings, recording, allow_unproved=allow_unproved)
+    with Progress(source, sys.stderr, wanted=not quiet) as listeners:
+        compiled = _compiled(data, source, settings, recording, listeners, allow_unproved=allow_unproved)
     write_recorded(destination, compiled.report, recording, smt_dir)
     _show(replace(compiled.report, output=destination), quiet=quiet, to_stderr=destination == STDIO)
     return int(compiled.report.exit_code)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 from urllib.parse import quote
 
 import click
@@ -19,6 +21,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.targets import target
 
 if TYPE_CHECKING:
+    from verilocc_mlir.pipeline.events import Listener
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.compile import Report
 
@@ -49,6 +52,47 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+class Progress:
+    """One line on a terminal that says what a compilation is at, once it has taken a second; nothing elsewhere.
+
+    Args:
+        source: the name of the input.
+        wanted: False: there is none.
+        after_s: seconds before the line is shown.
+    """
+
+    def __init__(self, source: str, stream: TextIO, *, wanted: bool = True, after_s: float = 1.0) -> None:
+        self._source, self._stream = Path(source).name, stream
+        self._start, self._after = time.monotonic(), after_s
+        self._candidate = ""
+        self._shown = False
+        self._wanted = wanted and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+    def __enter__(self) -> tuple[Listener, ...]:
+        """What hears of the compilation's events."""
+        if not self._wanted:
+            return ()
+        from verilocc_mlir.pipeline.events import Begun, Event, Events, Tried
+
+        def hear(event: Event, _: Events) -> None:
+            if isinstance(event, Tried):
+                self._candidate = f"{event.candidate}: "
+            elif isinstance(event, Begun) and (seconds := time.monotonic() - self._start) >= self._after:
+                self._shown = True
+                self._write(f"{seconds:.0f} s  {self._source}: {self._candidate}{event.step}")
+
+        return (hear,)
+
+    def __exit__(self, *error: object) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._shown:
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f"\r\x1b[K{text[:width]}")
+            self._stream.flush()
 
 
 def check_writable(path: str) -> None:

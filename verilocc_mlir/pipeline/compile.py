@@ -81,6 +81,7 @@ def compile_module(
     allow_unproved: bool = False,
     allocators: Sequence[Allocator] | None = None,
     recording: Recording | None = None,
+    listeners: tuple[Listener, ...] = (),
 ) -> Compiled:
     """Compile one LLVM IR, bitcode or pre-RA MIR file.
 
@@ -92,6 +93,7 @@ def compile_module(
         allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
         allocators: ours, in the order they are tried; None: those of ``allocators_of(settings)``.
         recording: keeps what every phase was decided on, for the HTML page; costs one more run of llc a phase.
+        listeners: hear of what is done as it is done.
 
     Raises:
         InputError: unusable input or option. ToolchainError: a tool is missing or failed, or a server that is required
@@ -101,9 +103,9 @@ def compile_module(
     if settings.plan_model is not None or settings.effort is Effort.LEARNED:
         check_plan_model(settings)
     # What is recorded is one compilation, so it is not compared with another.
-    runs, listeners, once = (Runs, (), _best) if recording is None else (recording.runs, (recording.hear,), _promised)
+    runs, recorder, once = (Runs, (), _best) if recording is None else (recording.runs, (recording.hear,), _promised)
     allocating = partial(runs, accepts=whatever_it_is if allow_unproved else only_proved)
-    request = Request(data, path, settings, allocators, allocating, listeners)
+    request = Request(data, path, settings, allocators, allocating, (*recorder, *listeners))
     whole = allow_unproved or not settings.fallback
     compiled = once(request).compiled if whole else _without_unproved(request, once)
     require_server(settings, compiled.report)

@@ -32,6 +32,20 @@ class Note(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Tried(Event):
+    """What is worked on from now on: a candidate, by its name."""
+
+    candidate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Event):
+    """A step of this process that is under way."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class Spent(Event):
     """CPU seconds that a step took; ``by_tool``: of LLVM's tools, else of this process and its solver workers."""
 
@@ -103,7 +117,8 @@ class Events:
 
     @contextmanager
     def measure(self, step: str) -> Generator[None, None, None]:
-        """Tell what the block took."""
+        """Tell that the block is entered, and at its end what it took."""
+        self.tell(Begun(step))
         start = cpu_seconds()
         try:
             yield

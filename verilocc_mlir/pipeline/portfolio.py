@@ -23,6 +23,7 @@ from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.candidates import Answer, Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, MODELS, PACKED, variants
+from verilocc_mlir.pipeline.events import Tried
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.learned import stated
 from verilocc_mlir.pipeline.phase import same_module, with_functions
@@ -336,6 +337,7 @@ class Portfolio:
             self._failures[candidate] = "the seconds are over"
             self.given.work.events.note_once(OVER)
             return False
+        self.given.work.events.tell(Tried(candidate.name))
         try:
             if self._has_no_draft(candidate):
                 self._prove(candidate, self.functions)
