@@ -745,8 +745,7 @@ def _is_lost(both: Both, way: _Way, state: State, claimed: Entry) -> str | None:
             continue
         is_kept = name == ("^", place, 0, 0) and place not in both.named_after
         is_live = is_kept or all(
-            any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead)
-            for ahead in ends
+            any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead) for ahead in ends
         )
         if place in way.written or not is_live:
             return f"LLVM may go to {write_key(place)} by way of the other successor"
