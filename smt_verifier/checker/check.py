@@ -739,13 +739,15 @@ def _is_lost(both: Both, way: _Way, state: State, claimed: Entry) -> str | None:
     if way.wakes:
         return "threads wake on the way that the branch skips"
     threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
-    parts = [part for block in way.blocks for part in both.before.parts[block]]
+    ends = [both.after.successors_of(part) for block in way.blocks for part in both.before.parts[block]]
     for name, place in (pair for row in claimed.scalars.rows for pair in row):
         if name in state.scalars.undefined or not (name in way.lost or way.beside) or place in threads:
             continue
         is_kept = name == ("^", place, 0, 0) and place not in both.named_after
-        declared = is_kept or all(may_hold(both, place, declared_units(both.after, part)) for part in parts)
-        if place in way.written or not declared:
+        is_live = is_kept or all(
+            any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead) for ahead in ends
+        )
+        if place in way.written or not is_live:
             return f"LLVM may go to {write_key(place)} by way of the other successor"
     return None
 

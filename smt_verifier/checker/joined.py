@@ -87,7 +87,6 @@ class _Known:
         for register, old in known.fresh.items():
             if is_near(register):
                 self.fresh[register] = old or self.fresh.get(register, False)
-        self.unread.update(filter(is_near, known.unread))
 
     def age(self) -> None:
         """EXEC is written."""

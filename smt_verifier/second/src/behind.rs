@@ -718,13 +718,14 @@ impl Way {
             return false;
         }
         let pristine = name == Lane::entry(place.a) && place.cell == 0 && !context.touched_after.contains(&place.a);
-        let parts = |block: &usize| {
-            let parts = context.before.blocks[*block].joints.iter().map(|(_, part)| *part);
-            [*block].into_iter().chain(parts).collect::<Vec<usize>>()
+        let declares = |part: &usize| live_ins(context, &context.after.blocks[*part]).contains(&place.a);
+        // For LLVM's passes it is live at the end of a block if a successor declares it.
+        let is_live = |number: &usize| {
+            let block = &context.before.blocks[*number];
+            block.joints.iter().all(|(_, part)| declares(part)) && block.successors.iter().any(declares)
         };
-        let declares = |part: usize| live_ins(context, &context.after.blocks[part]).contains(&place.a);
         let fixed = place.of != Of::Unit || pristine || holds_always(context, place);
-        let kept = fixed || self.blocks.iter().flat_map(parts).all(declares);
+        let kept = fixed || self.blocks.iter().all(is_live);
         self.written.contains(&place) || !kept
     }
 }

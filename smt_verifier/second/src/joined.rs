@@ -41,7 +41,6 @@ impl Known {
         for (at, old) in other.fresh.iter().filter(|(at, _)| near(at)) {
             *self.fresh.entry(*at).or_default() |= old;
         }
-        self.unread.extend(other.unread.iter().filter(|at| near(at)));
     }
 
     /// `hidden`: what is written otherwise than by explicit definitions, which SIShrinkInstructions does not see.
