@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from llvm_support import Asked
 from support import DEMO_KERNELS, kernel_directory, llc_at_hand
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
+from verilocc_mlir.toolchain import staged
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Read by NumPy and Torch as they load, in what tests start too: each core has a process of tests, and threads that
@@ -34,10 +36,16 @@ TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
 """Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
 
 
+def pytest_collection() -> None:
+    """What is loaded for the tests stays: to look at it a dozen times takes the collector a quarter of the CPU."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """The collector need not look again at what is loaded by now, Torch and all tests, and seldom at the rest."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 100)
 
 
@@ -76,6 +84,17 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _llvm_is_asked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """See ``llvm_support``."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get(VERIFY_VARIABLE) != "1":
+            base = tmp_path_factory.getbasetemp()
+            shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+            patch.setattr(staged, "run_tool", Asked(shared / "llvm"))
         yield
 
 

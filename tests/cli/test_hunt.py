@@ -79,6 +79,7 @@ def test_a_fault_of_one_allocator_has_its_name_in_the_smallest_options() -> None
     assert "reduced text says: nothing" in report
 
 
+@pytest.mark.long
 def test_what_is_in_the_journal_is_not_done_again(tmp_path: Path) -> None:
     fault = tmp_path / "in" / "fast_drops_lane_copy.mir"
     fault.parent.mkdir()

@@ -195,12 +195,10 @@ def test_the_llvm_is_tritons_own_unless_another_is_named(monkeypatch: pytest.Mon
     assert taken() == "auto"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variable", "value"),
-    few(
-        [("TRITON_DUMP_MIR", "/nowhere")],
-        [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
-    ),
+    [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
 )
 def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, value: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -469,6 +467,7 @@ def run(arguments: list[str], site: Path, **env: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.long
 def test_the_variable_installs_it_in_any_program(tmp_path: Path) -> None:
     entry_points(tmp_path / "site")
     script = tmp_path / "program.py"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from measure_support import gemm, gemm_that_is
-from support import REPOSITORY
+from support import REPOSITORY, few
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
@@ -71,7 +71,7 @@ def test_the_data_are_what_was_measured() -> None:
     assert {line["gpu"]: line["target"] for line in lines} == GPUS
 
 
-@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("gpu", few(("W7800",), GPUS))
 def test_trees_order_configurations_kept_aside_better_than_the_ruler_and_fitted_weights_do_not(gpu: str) -> None:
     rows = rows_of(gpu)
     judge, ruler = Judge(rows), Ruler().log_time(rows)
@@ -136,6 +136,7 @@ def test_what_does_not_help_is_said_and_not_loaded(tmp_path: Path, capsys: pytes
         load(tmp_path / "out", "gfx1100")
 
 
+@pytest.mark.long
 def test_code_objects_are_found_by_their_bytes_and_costed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +168,7 @@ def test_code_objects_are_found_by_their_bytes_and_costed_once(
     assert run(["adapt", "--measured", str(journal), str(folder)]) == 0
 
 
+@pytest.mark.long
 def test_an_interrupted_run_leaves_no_result_and_goes_on(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

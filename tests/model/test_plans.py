@@ -108,6 +108,7 @@ def test_labels_that_somebody_changed_are_found(tmp_path: Path, capsys: pytest.C
     assert "cycles of max-ilp was" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_facts_are_stated_anew_and_labels_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needs("mlir")
     make_labels(PlanRecipe(**{**RECIPE.__dict__, "kernels": 1}), tmp_path / "set")
@@ -152,6 +153,7 @@ def test_labels_that_do_not_say_so_are_of_the_time_when_the_greatest_unit_was_as
         assert replace(one, promises=not promises).has_promise is not promises
 
 
+@pytest.mark.long
 def test_a_text_says_what_would_be_spilled_and_how_many_waves_there_are() -> None:
     """With fewer registers the same kernel spills more, by as much as its final code does (where loops run as often as
     they do, and not ten times).

@@ -146,6 +146,7 @@ def page_of_a_module(tmp_path: Path) -> str:
     return (pages / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_the_page_of_a_module_says_that_its_server_is_missing(tmp_path: Path) -> None:
     html = page_of_a_module(tmp_path)
     assert "The allocation server had not its part</strong> in 1 of 1 kernels: unix:" in html

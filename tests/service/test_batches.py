@@ -253,6 +253,7 @@ def _varint(number: int) -> bytes:
     return data + bytes([number])
 
 
+@pytest.mark.long
 def test_an_answer_that_was_changed_is_made_again(tmp_path: Path) -> None:
     """Forged, damaged, swapped, a pipe, or gone: none is served, and the batch ends with proved answers."""
     batches = tmp_path / "batches"

@@ -88,6 +88,7 @@ def test_a_message_of_empty_entries_costs_a_worker_and_not_the_front(tmp_path: P
         check_alive(client)
 
 
+@pytest.mark.long
 def test_refused_requests_leave_nothing_in_the_front(served: Served, client: Client) -> None:
     """Neither one that a worker refused nor the exception that ended its call: the collector need not come for them."""
     request = sgpr(b"x" * (7 * MIB)).SerializeToString()

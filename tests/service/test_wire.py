@@ -95,6 +95,7 @@ def test_the_mlir_pass(wire: Wire) -> None:
     assert any(f"model {BASE_NAME}, adapter {ADAPTER} of {wire.address}: " in message for message in said)
 
 
+@pytest.mark.long
 def test_torch(wire: Wire) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
@@ -113,6 +114,7 @@ def test_torch(wire: Wire) -> None:
     assert {(one["model"]["model"], one["model"]["adapter"]) for one in tries} == {(BASE_NAME, ADAPTER)}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
 def test_triton(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton", reason="Triton is not installed")

@@ -229,6 +229,7 @@ def test_an_abort_of_llvm_ends_one_process_and_one_piece_of_work() -> None:
     assert pid not in workers.pids()
 
 
+@pytest.mark.long
 def test_a_large_program_keeps_its_worker() -> None:
     script = textwrap.dedent(f"""
         from verilocc_mlir.toolchain.drivers import triton
