@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 import pytest
 
-pytest.importorskip("peft", reason="the extra 'model' is not installed")
+pytest.importorskip("tokenizers", reason="the extra 'model' is not installed")
 
 from client_support import NOWHERE, flat
 from google.protobuf import json_format

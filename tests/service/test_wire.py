@@ -24,7 +24,7 @@ from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.results.compile import Report
 
 pytest.importorskip("grpc", reason="grpc is not installed")
-pytest.importorskip("peft", reason="the extra model is not installed")
+pytest.importorskip("tokenizers", reason="the extra model is not installed")
 lora = late("lora_support")
 triton_builders = late("triton_builders")
 
