@@ -153,6 +153,7 @@ def test_mixed_up_spill_slot_names_both_slots() -> None:
     assert one.lost is not None
 
 
+@pytest.mark.long
 def test_dropped_reload_and_dropped_save() -> None:
     reload = r"^ *renamable \$vgpr12_vgpr13 = SI_SPILL_AV64_RESTORE %stack\.0,.*\n"
     one = findings(edited(spilling(), reload, ""), "value")[0]
@@ -383,6 +384,7 @@ def test_a_missing_instruction_comes_before_the_values_it_makes_wrong() -> None:
     assert {f.rule for f in found[1:]} <= {"value", "kill-flag", "live-in"}
 
 
+@pytest.mark.long
 def test_explanations_are_the_same_every_time() -> None:
     broken = gemm().with_post("    renamable $vgpr1 = COPY renamable $vgpr23\n", "")
     assert broken.audit() == broken.audit()

@@ -53,6 +53,7 @@ def test_a_gpu_without_kernels_of_its_own(cpu: str, seed: int, tmp_path: Path) -
     assert run(["compile", str(kernel), f"-mcpu={cpu}", "--emit=obj", "-o", str(tmp_path / "k.o"), "--quiet"]) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_register_nobody_wrote_is_refuted(seed: int) -> None:
     """One vector register that is read becomes v39, which holds nothing: no such mutant is equivalent."""

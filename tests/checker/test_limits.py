@@ -141,7 +141,7 @@ def drawn(rng: random.Random, choices: tuple[tuple[float, str, tuple[str, ...]],
 
 
 @pytest.mark.parametrize("cpu", TARGETS)
-@pytest.mark.parametrize("count", [400, *long(4000)])
+@pytest.mark.parametrize("count", [150, *long(4000)])
 def test_drawn_functions(cpu: str, count: int) -> None:
     """Attributes and headers, most of them together in no real text."""
     rng = random.Random(f"{cpu}/{count}")

@@ -132,6 +132,7 @@ def test_an_interrupted_hunt_goes_on() -> None:
     assert len(journal()) == 3
 
 
+@pytest.mark.long
 def test_proved_and_given_up_and_unknown_are_no_faults() -> None:
     """Four VGPRs do not suffice for any kernel that calls."""
     assert run(["hunt", str(KERNEL), "--variants=default", "--options=-stress-regalloc=2", "-j1"]) in (0, 3)

@@ -90,6 +90,7 @@ def node(client: Path, script: str, *arguments: str | Path) -> subprocess.Comple
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_client_from_the_proto_files_alone_allocates_and_audits(
     client: Path, server: Server, kernel: Path, tmp_path: Path
 ) -> None:

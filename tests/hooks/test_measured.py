@@ -177,6 +177,7 @@ def test_without_a_gpu_the_model_decides_and_it_is_said(
 TIMES = [(0.9, 1.0, "proved"), (1.0, 1.0, "proved"), (1.2, 1.0, "native, proved")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ours", "theirs", "status"), few(TIMES[2:], TIMES))
 def test_a_kernel_is_timed_in_iree_s_own_benchmark_of_it(
     monkeypatch: pytest.MonkeyPatch,

@@ -238,6 +238,7 @@ def test_passes_switched_off_are_switched_off_here_too(monkeypatch: pytest.Monke
     assert runs[0][2].llc_options == ("-no-such-pass=true",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fusion", [True, False])
 def test_fusion_is_as_the_options_say(fusion: bool) -> None:
     hook.install(replace="always")

@@ -141,6 +141,7 @@ def test_what_a_module_exports(modules: Modules) -> None:
     }
 
 
+@pytest.mark.long
 def test_inputs_are_asked_for_where_the_types_leave_them_open(modules: Modules) -> None:
     path = modules("sizes", ANY_SIZE, *INTERPRETED)
     with pytest.raises(InputError, match="it exports 2 functions") as several:

@@ -123,6 +123,7 @@ def test_what_helps_is_kept_and_orders_what_was_not_measured(
         load(tmp_path, "gfx90a")
 
 
+@pytest.mark.long
 def test_what_does_not_help_is_said_and_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configured = configurations("W7800", "convolution", 120)
     times = [one["ms"] for one in configured]

@@ -52,6 +52,7 @@ def page_of(report: Report, recording: Recording) -> Page:
     return page
 
 
+@pytest.mark.long
 def test_functions_that_are_left_out_and_why() -> None:
     text = UNPROVED.read_text() + "define void @g() {\n  call void @f()\n  ret void\n}\n"
     done, recording = compiled(text, "k.ll", cpu="gfx1100")
