@@ -370,8 +370,8 @@ def test_two_causes_are_two_findings_and_one_cause_is_one() -> None:
     update = r"renamable \$vgpr24_vgpr25 = (V_LSHL_ADD_U64_e64 killed \$vgpr24_vgpr25)"
     first = edited(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
     both = edited(first, r"renamable \$vgpr26_vgpr27 = (V_LSHL_ADD_U64_e64 killed)", r"renamable $vgpr54_vgpr55 = \1")
-    assert len(findings(first, "value")) == 1
-    assert findings(first, "value")[0].more > 0
+    (one,) = findings(first, "value")
+    assert one.more > 0
     named = {f.operand.post for f in findings(both, "value") if f.operand}
     assert named == {"$vgpr24_vgpr25", "$vgpr26_vgpr27"}
 

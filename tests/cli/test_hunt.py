@@ -179,6 +179,7 @@ def test_two_hunts_in_one_folder_exclude_each_other(capsys: pytest.CaptureFixtur
     lines.close()
 
 
+@pytest.mark.long
 def test_a_kernel_of_triton_s_cache_is_for_the_gpu_that_its_options_name(tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "ABC"
     cache.mkdir(parents=True)

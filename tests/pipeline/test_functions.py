@@ -101,6 +101,7 @@ def code_of(done: Compiled, name: str) -> str:
     return text[text.index(f"\n{name}:") : text.index(".section\t.rodata", text.index(f"\n{name}:"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", [LlvmPhase.SGPR, *long(LlvmPhase.VGPR)])
 def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     monkeypatch: pytest.MonkeyPatch, phase: LlvmPhase

@@ -65,6 +65,7 @@ def test_functions_that_are_left_out_and_why() -> None:
     assert "Plan: default; as it comes." in said
 
 
+@pytest.mark.long
 def test_a_plan_that_is_not_the_default() -> None:
     text = (REPOSITORY / "examples" / "kernels" / "gemm_mma_lds.gfx942.opt.ll").read_text()
     done, recording = compiled(text, "k.ll", cpu="gfx942", plan="max-ilp")
