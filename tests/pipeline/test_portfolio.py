@@ -71,6 +71,7 @@ def document(text: str, name: str) -> str:
     return text[start : text.index("\n...\n", start)]
 
 
+@pytest.mark.long
 def test_functions_of_one_file_take_what_is_best_for_each(monkeypatch: pytest.MonkeyPatch, two: str) -> None:
     """Each is audited from its own plan's text, and stands in the result as it does where all have that plan."""
     default = compiled(two)

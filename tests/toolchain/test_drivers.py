@@ -152,6 +152,7 @@ def test_what_cannot_be_read_is_the_input_s_fault_with_its_place(llvm: LlvmTools
     assert driven.accept_mir(pre) == pre, "the next work is done"
 
 
+@pytest.mark.parametrize("llvm", ["llc", *long("triton")], indirect=True)
 def test_bad_machine_code_is_said_and_the_next_work_is_done(llvm: LlvmTools) -> None:
     driven = staged(llvm, "gfx942", "k.mir")
     pre = driven.to_pre_ra(source("mmra.ll"))
