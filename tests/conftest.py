@@ -32,8 +32,13 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 
 
 _NUMBERS = count()
-TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
-"""Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
+TOGETHER = ("tests/ray_cluster", "tests/service", "tests/target")
+"""Packages whose tests share what takes long: a cluster, a server, the tables of LLVM."""
+WITH_TORCH = (
+    "tests/hooks/test_torch", "tests/hooks/test_triton", "tests/measure/test_triton", "tests/model",
+    "tests/pipeline/test_options", "tests/pipeline/test_store",
+)  # fmt: skip
+"""Tests that load Torch or the language model, which takes seconds, or share one that is trained: one process does."""
 
 
 def pytest_collection() -> None:
@@ -117,8 +122,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def scope_of(test: str) -> str:
-    """The package or the file whose tests one process runs."""
+    """The package, the file or ``WITH_TORCH``, whose tests one process runs."""
     file = test.partition("::")[0]
+    if file.startswith(WITH_TORCH):
+        return "with Torch"
     return next((package for package in TOGETHER if file.startswith(f"{package}/")), file)
 
 

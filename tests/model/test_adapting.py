@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from measure_support import gemm, gemm_that_is
-from support import REPOSITORY, few
+from support import REPOSITORY
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
@@ -70,7 +70,8 @@ def test_the_data_are_what_was_measured() -> None:
     assert {line["gpu"]: line["target"] for line in lines} == GPUS
 
 
-@pytest.mark.parametrize("gpu", few(("W7800",), GPUS))
+@pytest.mark.long
+@pytest.mark.parametrize("gpu", GPUS)
 def test_trees_order_configurations_kept_aside_better_than_the_ruler_and_fitted_weights_do_not(gpu: str) -> None:
     rows = rows_of(gpu)
     judge, ruler = Judge(rows), Ruler().log_time(rows)
