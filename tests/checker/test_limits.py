@@ -308,7 +308,7 @@ def test_conventions_and_processors_that_are_refused() -> None:
             limits(processor, "amdgpu_kernel", {}, (), {})
 
 
-@pytest.mark.parametrize(("every", "cpu"), few([(24, SOME[0])], product((24, 1), SOME)))
+@pytest.mark.parametrize(("every", "cpu"), few([(24, QUICK[0])], product((24, 1), TARGETS)))
 def test_features_that_change_nothing_change_nothing(cpu: str, every: int) -> None:
     """Features, with either sign: where one is not refused, LLVM reserves what the data say."""
     signed = [f"{sign}{name}" for name in tables().features for sign in "+-"]
