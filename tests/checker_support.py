@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,7 @@ AFTER = (
 """The same after it."""
 
 
+@lru_cache(maxsize=1)
 def builds_the_second_checker() -> bool:
     """Whether cargo is there, works, and is new enough: then the second checker must be there too."""
     if shutil.which("cargo") is None:

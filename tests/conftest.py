@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from llvm_support import Asked
 from support import DEMO_KERNELS, kernel_directory, llc_at_hand
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
+from verilocc_mlir.toolchain import staged
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Read by NumPy and Torch as they load, in what tests start too: each core has a process of tests, and threads that
@@ -30,14 +32,25 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 
 
 _NUMBERS = count()
-TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
-"""Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
+TOGETHER = ("tests/ray_cluster", "tests/service", "tests/target")
+"""Packages whose tests share what takes long: a cluster, a server, the tables of LLVM."""
+WITH_TORCH = (
+    "tests/hooks/test_torch", "tests/hooks/test_triton", "tests/measure/test_triton", "tests/model",
+    "tests/pipeline/test_options", "tests/pipeline/test_store",
+)  # fmt: skip
+"""Tests that load Torch or the language model, which takes seconds, or share one that is trained: one process does."""
+
+
+def pytest_collection() -> None:
+    """What is loaded for the tests stays: to look at it a dozen times takes the collector a quarter of the CPU."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """The collector need not look again at what is loaded by now, Torch and all tests, and seldom at the rest."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 100)
 
 
@@ -79,6 +92,17 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _llvm_is_asked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """See ``llvm_support``."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get(VERIFY_VARIABLE) != "1":
+            base = tmp_path_factory.getbasetemp()
+            shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+            patch.setattr(staged, "run_tool", Asked(shared / "llvm"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test takes from the user's cache, or from another test's."""
@@ -98,8 +122,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def scope_of(test: str) -> str:
-    """The package or the file whose tests one process runs."""
+    """The package, the file or ``WITH_TORCH``, whose tests one process runs."""
     file = test.partition("::")[0]
+    if file.startswith(WITH_TORCH):
+        return "with Torch"
     return next((package for package in TOGETHER if file.startswith(f"{package}/")), file)
 
 

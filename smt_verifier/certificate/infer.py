@@ -15,7 +15,6 @@ from smt_verifier.checker.check import (
     originals_of,
     run_step,
     steps_of,
-    test_of,
 )
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
@@ -25,6 +24,7 @@ from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode
+from smt_verifier.checker.ways import test_of
 
 _ROUNDS = 200
 

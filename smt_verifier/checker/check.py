@@ -25,8 +25,7 @@ from smt_verifier.checker.certificate import (
     read_certificate,
     write_key,
 )
-from smt_verifier.checker.defined import reads_are_defined
-from smt_verifier.checker.effects import Both, Original, Place, Writes
+from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.frame import (
@@ -41,7 +40,7 @@ from smt_verifier.checker.frame import (
 )
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
-from smt_verifier.checker.lanes import Lanes, cell, declared_units, names_halves, parts_of
+from smt_verifier.checker.lanes import Lanes, declared_units, names_halves, parts_of
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.liveins import (
     leave_undeclared,
@@ -53,7 +52,7 @@ from smt_verifier.checker.liveins import (
 )
 from smt_verifier.checker.model import File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
-from smt_verifier.checker.moves import Move, Moves
+from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
@@ -62,8 +61,9 @@ from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
-from smt_verifier.checker.threads import EXEC_NAMES, Nobody
-from smt_verifier.checker.wellformed import well_formed
+from smt_verifier.checker.threads import EXEC_NAMES
+from smt_verifier.checker.ways import Ways, test_of
+from smt_verifier.checker.wellformed import reads_are_defined, well_formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +264,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         raise Refused("certificate", "something is claimed of the function's entry")
     both.originals = originals_of(both, [original for block in blocks for original in block.repeats.values()])
     both.forms.compared = 0
+    ways = Ways(both)
     expected = claims = 0
     for number, block in enumerate(blocks):
         if number and block.entry is None:
@@ -283,7 +284,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
             claimed = blocks[successor].entry
             if claimed is None:
                 raise Refused("relation", f"nothing is claimed of block {successor}", f"block {number}")
-            leave(both, number, successor, state, claimed)
+            leave(ways, number, successor, state, claimed)
             every = (claimed.scalars, *(cls.claims for cls in claimed.classes))
             claims += sum(len(row) for of in every for row in of.rows)
     if both.forms.compared != expected:
@@ -503,42 +504,9 @@ def _check_return(both: Both, number: int, state: State) -> None:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """The conditional branch of a block (12.2): to ``target`` where EXEC (or SCC) is 0, or where it is not."""
-
-    of_exec: bool
-    on_zero: bool
-    target: int
-
-    def is_zero(self, successor: int) -> bool:
-        """Whether what is tested is 0 on the way to a successor."""
-        return (successor == self.target) == self.on_zero
-
-
-_TESTS = {"exec0": (True, True), "exec1": (True, False), "scc0": (False, True), "scc1": (False, False)}
-
-
-def test_of(both: Both, number: int) -> Test | None:
-    """What tells the two successors of a block apart, where that is followed (12.2)."""
-    successors = both.before.successors(number)
-    if len(successors) != 2 or successors[0] == successors[1]:
-        return None
-    last = both.before.parts[number][-1]
-    code = both.before.code_of(last)
-    branches = [i for i in code if "branch" in both.forms.opcode(i).traits]
-    if not branches or code[-len(branches) :] != branches:
-        return None
-    test = _TESTS.get(both.forms.opcode(branches[0]).value("test"))
-    plain = len(branches) <= 2 and all("barrier" in both.forms.opcode(i).traits for i in branches[1:])
-    target = branches[0].operands[0].number
-    other = branches[1].operands[0].number if len(branches) == 2 else last + 1
-    return Test(*test, target) if test is not None and plain and {*successors} == {target, other} else None
-
-
-def leave(both: Both, number: int, successor: int, state: State, claimed: Entry) -> None:
+def leave(ways: Ways, number: int, successor: int, state: State, claimed: Entry) -> None:
     """The claims of a successor hold (12.1)."""
-    test = test_of(both, number)
+    test = test_of(ways.both, number)
     exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
     nonempty = set(state.nonempty)
     if test is not None and not test.of_exec and not test.is_zero(successor):
@@ -568,9 +536,9 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     require(some or not claimed.some, "no thread may be active")
     beside = nonempty | state.beside
     require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
-    ways = [way for origin, led in _origins(both, number, successor) if (way := _way(both, origin, led, successor))]
-    for way in ways:
-        if (reason := _is_lost(both, way, state, claimed)) is not None:
+    skipping = ways.of_edge(number, successor)
+    for way in skipping:
+        if reason := ways.breaks_scalars(way, state.scalars, claimed.scalars):
             refuse(reason)
     _require_claims(state.scalars, claimed.scalars, None, refuse)
     scalars = state.scalars, claimed.scalars
@@ -581,8 +549,9 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
         refused = Refused("relation", "a class of threads is not claimed", where)
         for claims in fitting.claims(cls):
             try:
-                for way in ways if cls.kind != "P" else ():
-                    _require_apart(both, cls.part, claims, way, refuse)
+                for way in skipping if cls.kind != "P" else ():
+                    if reason := way.breaks_threads(cls.part, claims):
+                        refuse(reason)
                 _require_claims(cls.part, claims, scalars, refuse)
                 break
             except Refused as error:
@@ -626,217 +595,6 @@ def _renumbered(masks: int, by_step: dict[int, int]) -> int:
         of_step &= masks
         new |= of_step << step if step >= 0 else of_step >> -step
     return new
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """What LLVM goes through if it deletes a branch to where no thread is active (12.2).
-
-    Attributes:
-        blocks: those that it goes through then.
-        beside: the branch leads elsewhere by P: the ends of these blocks may become the code that it leads to.
-        lost, written: scalar names that P leaves undefined there, and places that Q writes.
-        wide: vector names that P defines for threads that wait, too.
-        wide_places: vector places that Q may write for them, where it goes ``beside``.
-        wakes: threads may be active behind it.
-    """
-
-    blocks: frozenset[int]
-    beside: bool
-    lost: Names
-    written: Names
-    wide: Names
-    wide_places: Names
-    wakes: bool
-
-
-def _leads_by_zero(both: Both, number: int, successor: int) -> bool:
-    """Whether a branch on EXEC leads to a successor where EXEC is 0."""
-    test = test_of(both, number)
-    return test is not None and test.of_exec and test.is_zero(successor)
-
-
-def _origins(both: Both, number: int, successor: int) -> Iterator[tuple[int, frozenset[int]]]:
-    """The blocks whose branch leads to this edge where EXEC is 0: by way of blocks with one successor, which are all
-    gone, may be, before LLVM deletes the branch.
-    """
-    if len(both.before.successors(number)) != 1:
-        if _leads_by_zero(both, number, successor):
-            yield number, frozenset()
-        return
-    pending = [(number, frozenset((number,)))]
-    while pending:
-        block, led = pending.pop()
-        for ahead in both.before.predecessors[block] - led:
-            if len(both.before.successors(ahead)) == 1:
-                pending.append((ahead, led | {ahead}))
-            elif _leads_by_zero(both, ahead, block):
-                yield ahead, led
-
-
-def _onward(both: Both, number: int) -> list[int]:
-    """A block and those behind it, as long as each leads to one."""
-    way = [number]
-    while len(ahead := both.before.successors(way[-1])) == 1 and ahead[0] not in way:
-        way += ahead
-    return way
-
-
-def _aims(both: Both, number: int) -> frozenset[int]:
-    """Where the successors of a block lead to by way of blocks with one successor; -1: out of the function."""
-    lasts = (_onward(both, successor)[-1] for successor in both.before.successors(number))
-    return frozenset(last if both.before.successors(last) else -1 for last in lasts)
-
-
-def _way(both: Both, origin: int, led: frozenset[int], successor: int) -> _Way | None:
-    """What LLVM may go through if it deletes a branch, up to a block that it leads to where EXEC is 0; None: nothing.
-
-    Args:
-        led: blocks with one successor by way of which it leads there.
-    """
-    forward = _onward(both, successor)
-    aims = _aims(both, forward[-1])
-    blocks, ends = set[int](), set[int]()
-    pending = [s for s in both.before.successors(origin) if not _leads_by_zero(both, origin, s)]
-    while pending:
-        block = pending.pop()
-        if block in forward:
-            ends.add(block)
-        elif block in led or block == origin:
-            return None
-        elif block not in blocks:
-            blocks.add(block)
-            ahead = both.before.successors(block)
-            if len(ahead) != 1 and _aims(both, block) == aims:
-                ends.add(-1)
-            elif not ahead:
-                return None
-            else:
-                pending += ahead
-    in_loops = set(blocks)
-    while first := {b for b in in_loops if in_loops.isdisjoint(both.before.predecessors[b])}:
-        in_loops -= first
-    beside = any(_has_code(both, b) for b in led) or (ends != {successor} and _has_code(both, successor))
-    calls = any("call" in both.forms.opcode(i).traits for b in blocks for i in both.before.code(b))
-    if not blocks or in_loops or (calls and not beside):
-        return None
-    ends_so = not both.before.successors(forward[-1]) and not any(
-        o.register in EXEC_NAMES for b in forward for i in both.before.code(b) for o in i.operands
-    )
-    wide, places, wakes = _widely(both, origin, blocks)
-    return _Way(frozenset(blocks), beside, *_passed(both, blocks), wide, places, wakes and not ends_so)
-
-
-def _has_code(both: Both, number: int) -> bool:
-    """Whether a block of either text has instructions that make code, direct branches aside."""
-    code = [i for lanes in (both.before, both.after) for i in lanes.code(number)]
-    opcodes = [both.forms.opcode(i).traits for i in code]
-    return any("no-code" not in traits and not {"branch", "barrier"} <= traits for traits in opcodes)
-
-
-def _is_lost(both: Both, way: _Way, state: State, claimed: Entry) -> str | None:
-    """Why LLVM may break what is claimed of scalars where it goes a way, if it may."""
-    if way.wakes:
-        return "threads wake on the way that the branch skips"
-    threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
-    ends = [both.after.successors_of(part) for block in way.blocks for part in both.before.parts[block]]
-    for name, place in (pair for row in claimed.scalars.rows for pair in row):
-        if name in state.scalars.undefined or not (name in way.lost or way.beside) or place in threads:
-            continue
-        is_kept = name == ("^", place, 0, 0) and place not in both.named_after
-        is_live = is_kept or all(
-            any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead) for ahead in ends
-        )
-        if place in way.written or not is_live:
-            return f"LLVM may go to {write_key(place)} by way of the other successor"
-    return None
-
-
-def _passed(both: Both, skipped: Iterable[int]) -> tuple[Names, Names]:
-    """Of what a branch skips: scalar names that P leaves undefined there, and scalar places that Q writes (12.2)."""
-    lost, defined, written = set[Key](), set[Key](), set[Key]()
-    for block in skipped:
-        in_block = both.writes.get(block)
-        if in_block is None:
-            in_block = both.writes[block] = _writes(both, block)
-        lost.update(
-            in_block.lost, *(both.scalars_before - declared_units(both.before, n) for n in both.before.parts[block])
-        )
-        defined |= in_block.defined
-        written |= in_block.written
-    return frozenset(lost - defined), frozenset(written)
-
-
-def _widely(both: Both, number: int, skipped: set[int]) -> tuple[Names, Names, bool]:
-    """Of what such a branch skips: vector names that P defines for threads that wait, too, vector places that Q may
-    write for them, and whether threads may be active behind it (12.2).
-    """
-    wide, wakes = set[Key](), False
-    known: dict[int, Nobody] = {}
-    pending = [(s, Nobody()) for s in both.before.successors(number) if s in skipped]
-    while pending:
-        block, left = pending.pop()
-        old = known.get(block)
-        left = left.meet(old) if old is not None else left
-        if old == left:
-            continue
-        known[block], left = left, left.copy()
-        for i in both.before.code(block):
-            opcode = both.forms.opcode(i)
-            reaches = opcode.value("reach") in ("writes", "unclear") and not opcode.value("lane-operand")
-            if left.active is not False or reaches:
-                wide.update(k for k in both.before.operand_keys(i).defined if both.before.is_vector(k))
-            left.follow(i, opcode, both.before)
-        ahead = both.before.successors(block)
-        pending += [(s, left) for s in ahead if s in skipped]
-        wakes = wakes or (left.active is not False and not skipped.issuperset(ahead or {-1}))
-    places = set[Key]()
-    for i in (i for block in skipped for i in both.after.code(block)):
-        move = both.moves[True].read(i, both.forms.opcode(i))
-        if wide or (move is not None and move.everywhere):
-            places.update(k for k in both.after.operand_keys(i).defined if both.after.is_vector(k))
-            places.update(_cells(move) if move is not None else ())
-    return frozenset(wide), frozenset(places), wakes
-
-
-def _writes(both: Both, number: int) -> Writes:
-    """What a block of P leaves undefined and defines, and what Q's writes."""
-    lost, defined, written = set[Key](), set[Key](), set[Key]()
-    for i in both.before.code(number):
-        lanes, opcode = both.before, both.forms.opcode(i)
-        own, others = lanes.operand_keys(i).defined, [o.vreg for o in i.operands if o.is_def and "undef" in o.flags]
-        move, cells = both.moves[False].read(i, opcode), both.moves[False].cells
-        lost |= {k for v in others if v >= 0 for k in lanes.all_lanes(v)} - own
-        if "no-code" in opcode.traits:
-            lost.update(own, *(cells.get(k, ()) for k in own))
-        elif move is None:
-            defined |= own
-        else:
-            lost.update(both.moves[False].beside(i, move))
-            (lost if move.undef else defined).update(_cells(move))
-            lost |= cells[move.register[0]] if move.fresh else NONE
-    for i in both.after.code(number):
-        move = both.moves[True].read(i, both.forms.opcode(i))
-        written |= both.after.operand_keys(i).defined
-        written.update(_cells(move) if move is not None else ())
-    return Writes(lost, defined, written)
-
-
-def _require_apart(both: Both, part: Part, claims: Claims, way: _Way, refuse: Callable[[str], NoReturn]) -> None:
-    """Nothing is claimed of what such a branch skips, and is done for threads that wait, too."""
-    if not (way.wide or way.wide_places):
-        return
-    for name, place in (pair for row in claims.rows for pair in row):
-        broken = name in way.wide or (way.beside and place in way.wide_places)
-        if broken and name not in part.undefined:
-            refuse(f"LLVM may go to {write_key(name)} by way of the other successor")
-
-
-def _cells(move: Move) -> Iterator[Key]:
-    """What a move writes: lanes, or cells of one."""
-    yield from move.to
-    if move.saves:
-        yield from (cell(move.register[0], move.thread, half) for half in range(len(move.of)))
 
 
 def _require_claims(

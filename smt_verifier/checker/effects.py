@@ -39,15 +39,6 @@ class Original:
     execs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """Names that a block of P leaves undefined, and defines; places that Q's block writes."""
-
-    lost: set[Key]
-    defined: set[Key]
-    written: set[Key]
-
-
 @dataclass(slots=True)
 class Both:
     """The two texts of one function, and what is known of them without a state.
@@ -66,7 +57,6 @@ class Both:
         copied: what LLVM may move to the ends of Q's blocks (10.11, 12.3).
         propagated: what LLVM makes of COPYs of Q (10.13).
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
-        writes: of blocks that were asked for, what they write (12.2).
     """
 
     before: Lanes
@@ -89,7 +79,6 @@ class Both:
     spills_to_registers: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
-    writes: dict[int, Writes] = field(default_factory=dict[int, Writes])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
         """Whether a name (with ``after``: a place) has one value a thread (3.4)."""

@@ -416,6 +416,7 @@ def test_a_second_recording_leaves_nothing_of_the_first(folder: Folder) -> None:
     assert folder.recheck() == 0
 
 
+@pytest.mark.long
 def test_every_question_is_the_same_in_another_process(folder: Folder) -> None:
     command = [sys.executable, "-m", "verilocc_mlir.cli.main", "recheck", folder.smt, folder.before, folder.after]
     for seed in ("1", "6"):

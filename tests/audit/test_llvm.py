@@ -335,6 +335,7 @@ def test_a_matrix_result_that_llvm_lays_over_what_waiting_threads_hold_is_refute
     assert allocated(run_llc(ir, cpu, "-stop-before=greedy,2", mir=False), cpu, 2).rules() == {"value"}
 
 
+@pytest.mark.long
 @LOST_ON_THE_PATH
 @pytest.mark.parametrize("cpu", ["gfx942", *long("gfx90a", "gfx950")])
 def test_ours_lies_beside_what_waiting_threads_hold(cpu: str) -> None:

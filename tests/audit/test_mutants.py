@@ -19,6 +19,7 @@ PER_CLASS = [1, *long(4)]
 DEAR = {
     "lost back-edge copy", "KILL or IMPLICIT_DEF added", "KILL or IMPLICIT_DEF changed", "wrong register read",
     "header: stack object", "dead flag added", "wrong lane", "spill slots mixed up", "live-in dropped",
+    "early-clobber overlap", "dropped memory operand", "dropped save", "undef flag added", "wrong rematerialisation",
 }  # fmt: skip
 """Classes of which many mutants are equivalent; each rule they break has a refuted text in tests/cases."""
 MOST = 24
@@ -82,7 +83,7 @@ def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(
     assert REFUSED & {*outcomes} or name in NEVER_FOLLOWED
 
 
-@pytest.mark.parametrize("most", [2, *long(1000)])
+@pytest.mark.parametrize("most", [1, *long(1000)])
 @pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
 def test_an_equivalent_edit_is_proved(name: str, most: int, judges: list[Judge]) -> None:
     """One in each sample, in so many samples."""

@@ -41,6 +41,8 @@ class Batch:
             command.append(f"--cache={self.store}")
         if not any(option.startswith("-mcpu") for option in options):
             command.append(f"-mcpu={CPU}")
+        if not any(option.startswith("--jobs") for option in options):
+            command.append("--jobs=1")  # a worker more takes longer to start than these kernels to compile
         code = run(command)
         found = json.loads(self.summary.read_text())
         jsonschema.validate(found, schema())
@@ -64,7 +66,7 @@ def batch(tmp_path: Path) -> Batch:
 def test_results_are_those_of_compile(batch: Batch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [*kernels(batch.source, 1), *kernels(batch.source / "deep" / "er", 2)]
     report = tmp_path / "r.json"
-    found = batch.run("--reports")
+    found = batch.run("--reports", "--jobs=2")
     assert capsys.readouterr() == ("", "")
     assert found["counts"]["outcomes"]["proved"] == found["counts"]["origins"]["compiled"] == 3
     assert sorted(i["input"] for i in found["inputs"]) == sorted(map(str, paths))
@@ -195,6 +197,7 @@ def test_a_store_that_cannot_be_made_is_one_warning(batch: Batch) -> None:
     assert found["counts"]["outcomes"]["proved"] == 2
 
 
+@pytest.mark.long
 def test_a_tree_with_several_targets(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     """By the IR's own attribute, by pattern, by the option for all; each result says which."""
     kernels(batch.source / "mi300", 1)
@@ -259,6 +262,7 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     assert batch.run("--no-fallback", "--no-spill")["exit_code"] == 2
 
 
+@pytest.mark.long
 def test_a_function_that_nobody_proves_costs_itself(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     kernels(batch.source, 1)
     (batch.source / "unproved.ll").write_text((TEST_DATA / "inputs" / "writes_exec.ll").read_text())
@@ -380,6 +384,7 @@ def test_an_interrupted_run_goes_on_where_it_was(stop: signal.Signals, batch: Ba
     assert len(list(batch.out.glob("*.hsaco"))) == 3
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_goes_on_where_it_was(batch: Batch, tmp_path: Path) -> None:
     kernels(batch.source, 3)
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')

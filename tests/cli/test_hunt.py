@@ -79,6 +79,7 @@ def test_a_fault_of_one_allocator_has_its_name_in_the_smallest_options() -> None
     assert "reduced text says: nothing" in report
 
 
+@pytest.mark.long
 def test_what_is_in_the_journal_is_not_done_again(tmp_path: Path) -> None:
     fault = tmp_path / "in" / "fast_drops_lane_copy.mir"
     fault.parent.mkdir()
@@ -131,6 +132,7 @@ def test_an_interrupted_hunt_goes_on() -> None:
     assert len(journal()) == 3
 
 
+@pytest.mark.long
 def test_proved_and_given_up_and_unknown_are_no_faults() -> None:
     """Four VGPRs do not suffice for any kernel that calls."""
     assert run(["hunt", str(KERNEL), "--variants=default", "--options=-stress-regalloc=2", "-j1"]) in (0, 3)
@@ -177,6 +179,7 @@ def test_two_hunts_in_one_folder_exclude_each_other(capsys: pytest.CaptureFixtur
     lines.close()
 
 
+@pytest.mark.long
 def test_a_kernel_of_triton_s_cache_is_for_the_gpu_that_its_options_name(tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "ABC"
     cache.mkdir(parents=True)

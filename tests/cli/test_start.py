@@ -118,6 +118,7 @@ def found():
 """
 
 
+@pytest.mark.long
 def test_a_users_program_finds_python_as_it_is(tmp_path: Path) -> None:
     """Transformers reads the source of the methods of its dataclasses, say."""
     pytest.importorskip("torch", reason="torch is not installed")

@@ -326,6 +326,7 @@ def test_what_repeats_is_left_out_and_never_crosses_parts(monkeypatch: pytest.Mo
     assert again.outcome("2", a) == "leak"
 
 
+@pytest.mark.long
 def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     llc()
     needs("triton")

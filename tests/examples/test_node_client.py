@@ -90,6 +90,7 @@ def node(client: Path, script: str, *arguments: str | Path) -> subprocess.Comple
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_client_from_the_proto_files_alone_allocates_and_audits(
     client: Path, server: Server, kernel: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_what_is_not_proved_ends_with_1_and_writes_nothing(
     assert not out.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "option", "said"),
     [
@@ -136,6 +138,7 @@ def test_an_error_is_shown_with_its_reason(
     assert done.stderr.startswith(f"error: {said}")
 
 
+@pytest.mark.long
 def test_a_server_that_is_not_there_is_an_error(client: Path, kernel: Path, tmp_path: Path) -> None:
     address = f"unix:{tmp_path / 'none'}"
     for script, arguments in (("client.mjs", (address, kernel)), ("discover.mjs", (address,))):
@@ -144,6 +147,7 @@ def test_a_server_that_is_not_there_is_an_error(client: Path, kernel: Path, tmp_
         assert done.stderr.startswith("error: UNAVAILABLE: ")
 
 
+@pytest.mark.long
 def test_a_wrong_command_line_gets_the_usage(client: Path) -> None:
     for script in ("client.mjs", "discover.mjs"):
         done = node(client, script)

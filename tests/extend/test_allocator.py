@@ -61,6 +61,7 @@ def test_compile_finds_it_and_proves_what_it_says(site: Path, demo_kernels: Path
     }
 
 
+@pytest.mark.long
 def test_doctor_lists_it(site: Path) -> None:
     lines = verilocc(site, "doctor").stdout.splitlines()
     assert "ok       --allocator=mine: verilocc-mine 0.1.0, verilocc_mine:make, version 1" in lines

@@ -111,6 +111,7 @@ def test_the_new_count_is_of_what_runs(demo_kernels: Path) -> None:
 # A front end.
 
 
+@pytest.mark.long
 def test_the_new_front_end_s_kernels_are_proved() -> None:
     compiled = example("front_end/expressions.py").compile_expressions(["x * x + 1", "(x - 3) / 2"], "gfx942")
     for number, result in enumerate(compiled):

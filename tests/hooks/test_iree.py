@@ -278,6 +278,7 @@ def test_an_unknown_target_and_a_missing_file_are_errors(tmp_path: Path) -> None
         compile_mlir(tmp_path / "none.mlir", target="gfx942")
 
 
+@pytest.mark.long
 def test_what_stays_is_proved_as_iree_allocated_it() -> None:
     """And is no reason for another exit code than 0: the report has the verdict on it."""
     result = compile_mlir(ADD, target="gfx942", replace="never")
@@ -289,6 +290,7 @@ def test_what_stays_is_proved_as_iree_allocated_it() -> None:
     assert row["obligations"] > 0
 
 
+@pytest.mark.long
 def test_what_nobody_proves_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> NoReturn:
         raise ToolchainError("seeded")

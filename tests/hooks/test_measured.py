@@ -156,6 +156,7 @@ def _said() -> list[str]:
     return []
 
 
+@pytest.mark.long
 def test_without_a_gpu_the_model_decides_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch, said: list[str], always: IreeResult
 ) -> None:
@@ -176,6 +177,7 @@ def test_without_a_gpu_the_model_decides_and_it_is_said(
 TIMES = [(0.9, 1.0, "proved"), (1.0, 1.0, "proved"), (1.2, 1.0, "native, proved")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ours", "theirs", "status"), few(TIMES[2:], TIMES))
 def test_a_kernel_is_timed_in_iree_s_own_benchmark_of_it(
     monkeypatch: pytest.MonkeyPatch,
@@ -210,6 +212,7 @@ def test_a_kernel_is_timed_in_iree_s_own_benchmark_of_it(
     assert (again.status, again.reason, gpu.seen) == (found.status, found.reason, [])
 
 
+@pytest.mark.long
 def test_sizes_that_are_not_known_leave_it_to_the_model(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     """Of a kernel whose sizes the program decides at run time iree-compile writes no benchmark."""
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -220,6 +223,7 @@ def test_sizes_that_are_not_known_leave_it_to_the_model(monkeypatch: pytest.Monk
     assert f"{name}: the model decides" in said
 
 
+@pytest.mark.long
 def test_the_command_takes_it(
     tmp_path: Path, journal: Path, capsys: pytest.CaptureFixture[str], always: IreeResult
 ) -> None:

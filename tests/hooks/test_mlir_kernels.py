@@ -74,6 +74,7 @@ def test_ir_is_distinct_and_has_matrix_instructions(package: str) -> None:
     assert len(seen) == 20
 
 
+@pytest.mark.long
 @needs_bindings
 @pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_the_spine_proves_them_with_our_allocation(package: str, target: str) -> None:

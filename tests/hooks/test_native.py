@@ -93,6 +93,7 @@ def test_what_no_lane_explains_is_refuted(kernel: NativeKernel) -> None:
     assert audit_native([faulty]).outcome is Outcome.REFUTED
 
 
+@pytest.mark.long
 def test_iree_prints_every_dispatch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed")
     module = tmp_path / "mm.mlir"
@@ -166,6 +167,7 @@ class TestTriton:
         assert run(["audit", "--native", str(cache), "-mcpu=gfx90a"]) == 2
         assert "its kernels are for gfx1100, gfx942, not for gfx90a" in capsys.readouterr().err
 
+    @pytest.mark.long
     def test_code_that_our_hook_made_is_made_and_audited_again(
         self, cache: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

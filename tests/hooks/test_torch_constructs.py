@@ -122,10 +122,8 @@ CONSTRUCTS = {
 }
 
 
-QUICK = ("masks",)
-
-
-@pytest.mark.parametrize("name", [*QUICK, *long(*(name for name in CONSTRUCTS if name not in QUICK))])
+@pytest.mark.long
+@pytest.mark.parametrize("name", CONSTRUCTS)
 def test_a_construct_computes_what_torch_computes(name: str, tmp_path: Path) -> None:
     make, shape = CONSTRUCTS[name]
     torch.manual_seed(0)

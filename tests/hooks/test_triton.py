@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, few, long
+from support import REPOSITORY, long
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install 'verilocc-mlir[triton]'")
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
@@ -195,12 +195,10 @@ def test_the_llvm_is_tritons_own_unless_another_is_named(monkeypatch: pytest.Mon
     assert taken() == "auto"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variable", "value"),
-    few(
-        [("TRITON_DUMP_MIR", "/nowhere")],
-        [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
-    ),
+    [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
 )
 def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, value: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -240,6 +238,7 @@ def test_passes_switched_off_are_switched_off_here_too(monkeypatch: pytest.Monke
     assert runs[0][2].llc_options == ("-no-such-pass=true",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fusion", [True, False])
 def test_fusion_is_as_the_options_say(fusion: bool) -> None:
     hook.install(replace="always")
@@ -469,6 +468,7 @@ def run(arguments: list[str], site: Path, **env: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.long
 def test_the_variable_installs_it_in_any_program(tmp_path: Path) -> None:
     entry_points(tmp_path / "site")
     script = tmp_path / "program.py"

@@ -111,6 +111,7 @@ def test_a_gpu_that_this_project_has_no_model_of_is_said(said: Any, tmp_path: Pa
     assert GPUS["mi100"] in said(["hunt", f"{tmp_path}/m.mlir", "-mcpu=mi100", f"--out={tmp_path}/hunt"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gpu", few(("gfx9999",), GPUS))
 def test_a_gpu_that_is_not_known_is_said_with_those_that_are(gpu: str, said: Any, tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(ADD)

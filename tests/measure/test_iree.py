@@ -89,6 +89,7 @@ def test_a_module_that_computes_something_else_is_not_timed(modules: Modules) ->
     assert not found.rounds
 
 
+@pytest.mark.long
 def test_an_executable_is_timed_by_itself(modules: Modules) -> None:
     assert modules.native
     (path,) = (modules.directory / "binaries").glob("*.so")
@@ -102,6 +103,7 @@ def test_an_executable_is_timed_by_itself(modules: Modules) -> None:
     assert all(time > 0 for one in found.rounds for time in (*one.base, *one.candidate))
 
 
+@pytest.mark.long
 def test_a_benchmark_of_one_kernel_needs_no_inputs(modules: Modules) -> None:
     """What iree-compile writes for each kernel: the launch of it alone, with its sizes."""
     benchmarks = modules.directory / "benchmarks"
@@ -139,6 +141,7 @@ def test_what_a_module_exports(modules: Modules) -> None:
     }
 
 
+@pytest.mark.long
 def test_inputs_are_asked_for_where_the_types_leave_them_open(modules: Modules) -> None:
     path = modules("sizes", ANY_SIZE, *INTERPRETED)
     with pytest.raises(InputError, match="it exports 2 functions") as several:

@@ -97,6 +97,7 @@ def test_a_plan_that_comes_to_nothing_is_tritons_own_code(device: Any) -> None:
     assert set(kinds) <= {"option", "proved", "unsupported"}
 
 
+@pytest.mark.long
 def test_the_journal_decides_whose_kernel_is_taken(
     device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,8 +17,7 @@ from support import REPOSITORY
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
 
-pytest.importorskip("sklearn")
-pytest.importorskip("torch")
+pytest.importorskip("tokenizers", reason="the extra model is not installed")
 
 from verilocc_model import adapting
 from verilocc_model.adapting import FORM, PROGRESS, load
@@ -71,6 +70,7 @@ def test_the_data_are_what_was_measured() -> None:
     assert {line["gpu"]: line["target"] for line in lines} == GPUS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gpu", GPUS)
 def test_trees_order_configurations_kept_aside_better_than_the_ruler_and_fitted_weights_do_not(gpu: str) -> None:
     rows = rows_of(gpu)
@@ -124,6 +124,7 @@ def test_what_helps_is_kept_and_orders_what_was_not_measured(
         load(tmp_path, "gfx90a")
 
 
+@pytest.mark.long
 def test_what_does_not_help_is_said_and_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configured = configurations("W7800", "convolution", 120)
     times = [one["ms"] for one in configured]
@@ -136,6 +137,7 @@ def test_what_does_not_help_is_said_and_not_loaded(tmp_path: Path, capsys: pytes
         load(tmp_path / "out", "gfx1100")
 
 
+@pytest.mark.long
 def test_code_objects_are_found_by_their_bytes_and_costed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ def test_code_objects_are_found_by_their_bytes_and_costed_once(
     assert run(["adapt", "--measured", str(journal), str(folder)]) == 0
 
 
+@pytest.mark.long
 def test_an_interrupted_run_leaves_no_result_and_goes_on(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from corpus_support import first_cell, needs
-from support import DEMO_KERNELS, long
+from support import DEMO_KERNELS, few, long
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.cost.compare import spill_traffic
@@ -108,6 +108,7 @@ def test_labels_that_somebody_changed_are_found(tmp_path: Path, capsys: pytest.C
     assert "cycles of max-ilp was" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_facts_are_stated_anew_and_labels_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needs("mlir")
     make_labels(PlanRecipe(**{**RECIPE.__dict__, "kernels": 1}), tmp_path / "set")
@@ -123,7 +124,9 @@ def test_facts_are_stated_anew_and_labels_stay(tmp_path: Path, capsys: pytest.Ca
     assert [*map(json.loads, read_lines(tmp_path / "new"))] == [line]
 
 
-@pytest.mark.parametrize(("family", "target"), [("conv", "gfx942"), ("conv", "gfx1201"), ("gemm", "gfx1100")])
+@pytest.mark.parametrize(
+    ("family", "target"), few([("conv", "gfx942")], [("conv", "gfx942"), ("conv", "gfx1201"), ("gemm", "gfx1100")])
+)
 def test_a_kernel_that_promises_nothing_has_labels_of_what_fast_tries(family: str, target: str, tmp_path: Path) -> None:
     """What promises something is asked of the ruler's total, in which the vector units of RDNA add up: the greatest of
     them alone leaves a fifth of these kernels' cycles and more.
@@ -152,6 +155,7 @@ def test_labels_that_do_not_say_so_are_of_the_time_when_the_greatest_unit_was_as
         assert replace(one, promises=not promises).has_promise is not promises
 
 
+@pytest.mark.long
 def test_a_text_says_what_would_be_spilled_and_how_many_waves_there_are() -> None:
     """With fewer registers the same kernel spills more, by as much as its final code does (where loops run as often as
     they do, and not ten times).

@@ -22,8 +22,6 @@ from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_mlir.service.running import serving
-from verilocc_model import allocator as module
-from verilocc_model.allocator import AGAIN_TEMPERATURE, ModelAllocator
 from verilocc_model.card import CARD
 from verilocc_model.decoding import Decoded, OutOfTime, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
@@ -32,6 +30,7 @@ from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 
+answering = late("verilocc_model.allocator")
 lm = late("verilocc_model.lm")
 KERNELS: list[tuple[str, Phase]] = [("gemm_mma_lds.gfx1100", "vgpr"), ("gemm_mma_lds.gfx942", "sgpr")]
 
@@ -60,14 +59,14 @@ def price(problem: AllocationProblem, registers: tuple[str, ...]) -> Price:
 def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, name: str, phase: Phase) -> None:
     problem, _ = answered(name, phase)
     _, table = told(problem)
-    one = ModelAllocator(random_model)
+    one = answering.ModelAllocator(random_model)
     single: list[Price] = []
     for seed in range(4):
         episode = Episode(table)
-        decode(episode, one.scorer(problem.target), Sampling(AGAIN_TEMPERATURE if seed else 0.0, seed))
+        decode(episode, one.scorer(problem.target), Sampling(answering.AGAIN_TEMPERATURE if seed else 0.0, seed))
         single.append(price_of(table, episode.starts))
     assert price(problem, one.allocate(problem).registers) == single[0]
-    four = ModelAllocator(random_model, samples=4)
+    four = answering.ModelAllocator(random_model, samples=4)
     assert (one.version, four.version) == ("noise", "noise, best of 4")
     proposal = four.allocate(problem)
     assert proposal.allocator == "model/noise, best of 4"
@@ -88,13 +87,13 @@ def test_what_is_drawn_before_the_time_is_up_counts(random_model: Path, monkeypa
             raise OutOfTime(60.0, "k")
         return decode(episode, scorer, sampling)
 
-    monkeypatch.setattr(module, "decode", slow)
-    found = ModelAllocator(random_model, seconds=60, samples=8).allocate(problem)
+    monkeypatch.setattr("verilocc_model.allocator.decode", slow)
+    found = answering.ModelAllocator(random_model, seconds=60, samples=8).allocate(problem)
     assert drawn == [0, 1, 2]
     monkeypatch.undo()
-    assert found.registers == ModelAllocator(random_model, samples=2).allocate(problem).registers
+    assert found.registers == answering.ModelAllocator(random_model, samples=2).allocate(problem).registers
     with pytest.raises(OutOfTime):
-        ModelAllocator(random_model, seconds=1e-9, samples=8).allocate(problem)
+        answering.ModelAllocator(random_model, seconds=1e-9, samples=8).allocate(problem)
 
 
 def test_preferences_of_the_machine_decide_between_samples() -> None:

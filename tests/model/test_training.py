@@ -25,7 +25,6 @@ from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_mlir.service.running import serving
-from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, README, read_card
 from verilocc_model.decoding import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
@@ -38,6 +37,7 @@ from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
 
+answering = late("verilocc_model.allocator")
 adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
@@ -65,11 +65,13 @@ def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     # legal choice, no more waves lost anywhere, and cheaper on five of six problems. Against the same model before
     # training: nowhere worse, and cheaper on three of six.
     config = EvalConfig(modes=("masked",), policies=("model", "random"))
-    rows = list(evaluate(problems(), ModelAllocator(trained / "model").scorer, config))
+    rows = list(evaluate(problems(), answering.ModelAllocator(trained / "model").scorer, config))
     untrained = tmp_path / "untrained"
     lm.new_model(SMALL).save_pretrained(untrained)
     (untrained / CARD).write_text((trained / "model" / CARD).read_text())
-    before = list(evaluate(problems(), ModelAllocator(untrained).scorer, replace(config, policies=("model",))))
+    before = list(
+        evaluate(problems(), answering.ModelAllocator(untrained).scorer, replace(config, policies=("model",)))
+    )
     assert all(row.proved for row in (*rows, *before))
     mine = prices_of(rows, "model")
     pairs = list(zip(mine, prices_of(rows, "random"), strict=True))
@@ -111,13 +113,13 @@ def test_a_server_answers_with_the_model(trained: Path, monkeypatch: pytest.Monk
         assert (first.name, first.version) == ("model", version)
         remote = RemoteAllocator(client)
         proposal = remote.allocate(problem)
-    assert proposal.registers == ModelAllocator(trained / "model").allocate(problem).registers
+    assert proposal.registers == answering.ModelAllocator(trained / "model").allocate(problem).registers
     assert f"model {version}" in remote.version
 
 
 @pytest.mark.long
 def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
-    model = ModelAllocator(trained / "model")
+    model = answering.ModelAllocator(trained / "model")
     one, other, renamed = disguised("gemm_mma_lds.gfx1100", "sgpr", 7)
     first, second = model.allocate(one), model.allocate(other)
     by_name = {r.name: register for r, register in zip(other.ranges, second.registers, strict=True)}
@@ -136,7 +138,7 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
     config = replace(SMALL, tokens=4000, rank=4)
     model = adapting.adapt("gfx1201", trained / "model", [data], tmp_path / "out", lines.append, config=config)
     assert "1 of 1 problems" in " ".join(lines)
-    found = ModelAllocator(model)
+    found = answering.ModelAllocator(model)
     assert found.version.count("+") == 1
     assert [p.name for p in (model / "adapters").iterdir()] == ["rdna4"]
     said = (model / "adapters" / "rdna4" / README).read_text()
@@ -150,11 +152,11 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
         assert prove(problem, found.allocate(problem)).outcome is Outcome.PROVED
     # The base answers for a family without an adapter as it does alone, also after the adapter was in place.
     problem, _ = answered("gemm_mma_lds.gfx942", "vgpr")
-    assert found.allocate(problem).registers == ModelAllocator(trained / "model").allocate(problem).registers
+    assert found.allocate(problem).registers == answering.ModelAllocator(trained / "model").allocate(problem).registers
     card = json.loads((model / "adapters" / "rdna4" / CARD).read_text())
     (model / "adapters" / "rdna4" / CARD).write_text(json.dumps({**card, "base": "another"}))
     with pytest.raises(InputError, match="the adapter is for another"):
-        ModelAllocator(model)
+        answering.ModelAllocator(model)
 
 
 @pytest.mark.long
@@ -189,7 +191,7 @@ def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
     assert training.train_base([data], config, tmp_path / "run", lambda line: None)
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model_type"] == "qwen2"
     problem, _ = answered("gemm_mma_lds.gfx942", "sgpr")
-    proposal = ModelAllocator(tmp_path / "run" / "model").allocate(problem)
+    proposal = answering.ModelAllocator(tmp_path / "run" / "model").allocate(problem)
     assert prove(problem, proposal).outcome is Outcome.PROVED
     with pytest.raises(InputError, match="no model that can be loaded"):
         training.train_base([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
@@ -340,7 +342,7 @@ def test_pass_at_k(k: int, right: int, samples: int, chance: float) -> None:
 
 def test_families() -> None:
     names = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
-    assert [family_of(n) for n in names] == ["cdna2", "cdna3", "cdna3", "rdna3", "rdna4", "gfx1250"]
+    assert [answering.family_of(n) for n in names] == ["cdna2", "cdna3", "cdna3", "rdna3", "rdna4", "gfx1250"]
 
 
 @pytest.mark.parametrize(

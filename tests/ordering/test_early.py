@@ -53,6 +53,7 @@ def test_it_needs_fewer_registers_and_both_checkers_prove_it() -> None:
     assert lines[0] == lines[1]
 
 
+@pytest.mark.long
 @needs_both
 def test_it_is_tried_where_llvm_spills_and_taken_where_it_spills_less() -> None:
     report = compile_module(KERNEL.read_bytes(), KERNEL.name, Settings()).report

@@ -73,6 +73,7 @@ def test_packed_takes_fewer_registers_than_spread() -> None:
     assert packed["attn"].vectors < spread["attn"].vectors
 
 
+@pytest.mark.long
 def test_more_room_spills_more() -> None:
     ours, roomy = (given(96).cost(DEFAULT, Answer.parse(text).variant) for text in ("default", "spare-24"))
     assert ours is not None

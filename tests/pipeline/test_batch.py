@@ -220,6 +220,7 @@ def test_a_full_disk_costs_the_line_only(tmp_path: Path) -> None:
 # Workers.
 
 
+@pytest.mark.long
 def test_workers_give_what_a_compilation_gives() -> None:
     jobs = [job(0, 3), job(1, 4), Job(2, "bad.ll", b"hello", SETTINGS), Job(3, "none.ll", b"", SETTINGS)]
     results = {r.number: r for r in LocalExecutor(2, 60).run(jobs)}

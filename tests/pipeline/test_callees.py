@@ -140,6 +140,7 @@ def test_what_is_loaded_for_a_call_is_loaded_to_where_the_call_wants_it(cpu: str
     assert ours.latency <= 1.1 * llvms.latency
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cpu", few(("gfx942",), ("gfx90a", "gfx942", "gfx950")))
 def test_a_caller_that_spills_keeps_the_accumulators_that_its_callee_leaves_alone(cpu: str) -> None:
     ir = accumulators(136)
@@ -297,6 +298,7 @@ def test_what_is_not_proved_withholds_its_own_promise_or_those_that_it_counts_on
     assert all(doubtful[name] >= promises.kept[name] for name in withheld)
 
 
+@pytest.mark.long
 def test_one_function_that_is_not_proved_does_not_cost_the_others_their_promises() -> None:
     """Nothing is kept of a compile in which callers count on ``step2``."""
     with patch.object(Portfolio, "unproved", ["step2"]), patch.object(Portfolio, "kept", kept_without("step2")):
@@ -352,6 +354,7 @@ def test_a_broken_promise_ends_in_calls_by_the_convention() -> None:
     assert "CustomRegMask" not in result.data.decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("convention", "masks"),
     few([((1, 9.0), True)], [((0, 9.0), False), ((1, 8.0), False), ((1, 9.0), True)]),
@@ -375,6 +378,7 @@ class Never:
         raise AllocationFailure("never", reason="defect")
 
 
+@pytest.mark.long
 def test_an_allocation_of_llvms_is_checked_the_same() -> None:
     settings = Settings(cpu="gfx942", effort=Effort.FAST, emit=Emit.MIR)
     result = compile_module(ROWS.encode(), "calls.ll", settings, allocators=(Never(),))

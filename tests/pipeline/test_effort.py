@@ -640,6 +640,7 @@ def many_accumulators(count: int = 20) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.long
 def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
     """LLVM's default compile spills 302 registers of it, and none in that form."""
     done = compile_module(many_accumulators().encode(), "acc.ll", Settings("gfx942", emit=Emit.OBJ))

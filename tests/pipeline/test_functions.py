@@ -101,6 +101,7 @@ def code_of(done: Compiled, name: str) -> str:
     return text[text.index(f"\n{name}:") : text.index(".section\t.rodata", text.index(f"\n{name}:"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", [LlvmPhase.SGPR, *long(LlvmPhase.VGPR)])
 def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     monkeypatch: pytest.MonkeyPatch, phase: LlvmPhase
@@ -125,6 +126,7 @@ def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_nobody_proves_is_written_only_on_request_and_the_rest_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is no reason to lose the rest."""
     undisturbed = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM))

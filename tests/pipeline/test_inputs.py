@@ -80,6 +80,7 @@ def test_a_layout_of_private_memory_alone_is_an_amd_gpu_s() -> None:
     assert is_ours(compile_module(ir.encode(), "k.ll", Settings("gfx942")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", few(("c_calls3.gfx1100.ll",), ("c_calls2.gfx1100.ll", "c_calls3.gfx1100.ll")))
 def test_a_better_effort_ends_no_worse(name: str) -> None:
     """What callees keep is kept in every effort: where the final code of one breaks a promise, the rest still holds."""
@@ -94,6 +95,7 @@ def test_a_better_effort_ends_no_worse(name: str) -> None:
     assert cycles[1] <= cycles[0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("machine_verifier")
 def test_the_verifiers_false_alarm_at_an_early_clobber_is_noted() -> None:
     """A lane that no value reaches may be in the register that an early clobber writes: the audit proves that. One is,

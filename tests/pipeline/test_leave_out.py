@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import TEST_DATA
+from support import TEST_DATA, long
 from toolchain_support import compiler
 
 from smt_verifier.outcome import Outcome
@@ -66,7 +66,7 @@ def test_with_nothing_left_it_is_one_error(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("cpu", ["gfx942", "gfx1100", "gfx1201"])
-@pytest.mark.parametrize("effort", ["fast", "balanced"])
+@pytest.mark.parametrize("effort", ["fast", *long("balanced")])
 def test_a_trap_behind_a_return_gets_a_block_of_its_own(
     effort: str, cpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

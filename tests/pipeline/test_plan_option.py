@@ -21,6 +21,7 @@ def compiled(plan: str) -> Compiled:
     return compile_module(GEMM.read_bytes(), GEMM.name, Settings(plan=plan))
 
 
+@pytest.mark.long
 def test_each_plan_is_a_code_of_its_own_for_one_kernel() -> None:
     made = {plan: compiled(plan) for plan in ("default", "no-clusters", "packed", "no-clusters + packed")}
     assert {one.report.outcome for one in made.values()} == {Outcome.PROVED}

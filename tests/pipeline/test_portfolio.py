@@ -71,6 +71,7 @@ def document(text: str, name: str) -> str:
     return text[start : text.index("\n...\n", start)]
 
 
+@pytest.mark.long
 def test_functions_of_one_file_take_what_is_best_for_each(monkeypatch: pytest.MonkeyPatch, two: str) -> None:
     """Each is audited from its own plan's text, and stands in the result as it does where all have that plan."""
     default = compiled(two)
@@ -175,6 +176,7 @@ def test_without_promise_no_plan_is_tried(monkeypatch: pytest.MonkeyPatch) -> No
     assert (function.plan, function.variant) == ("default", "as it comes")
 
 
+@pytest.mark.long
 def test_on_rdna_llvms_compile_is_costed_where_a_unit_binds_too() -> None:
     """The VALU's work adds to that of the memory, which binds it: LLVM's allocation pairs 615 of its operations, ours
     20. ``fast`` kept ours, at 1.033 of LLVM's cycles.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from audit_support import LLVM_FAULTS
-from support import DEMO_KERNELS, llc
+from support import DEMO_KERNELS, llc, long
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -49,7 +49,7 @@ def audits_of(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, FunctionAu
     return outcomes
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100")])
 def test_a_kernel_takes_one_audit_which_its_last_phase_reports(monkeypatch: pytest.MonkeyPatch, cpu: str) -> None:
     path = DEMO_KERNELS / f"gemm_mma_lds.{cpu}.opt.ll"
     outcomes = audits_of(monkeypatch, lambda _, audit: audit)

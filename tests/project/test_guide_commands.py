@@ -11,7 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from support import REPOSITORY, llc
+
+from verilocc_mlir.cli.main import cli
 
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs" / "guide").glob("*.md")))
 _BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
@@ -21,11 +24,9 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 @lru_cache(maxsize=None)
 def _help(command: str) -> str:
-    run = [sys.executable, "-m", "verilocc_mlir.cli.main", *command.split(), "--help"]
-    environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
-    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=REPOSITORY, env=environment)
-    assert done.returncode == 0, (command, done.stderr)
-    return done.stdout
+    done = CliRunner().invoke(cli, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert done.exit_code == 0, (command, done.output)
+    return done.output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -52,6 +52,7 @@ def page_of(report: Report, recording: Recording) -> Page:
     return page
 
 
+@pytest.mark.long
 def test_functions_that_are_left_out_and_why() -> None:
     text = UNPROVED.read_text() + "define void @g() {\n  call void @f()\n  ret void\n}\n"
     done, recording = compiled(text, "k.ll", cpu="gfx1100")
@@ -64,6 +65,7 @@ def test_functions_that_are_left_out_and_why() -> None:
     assert "Plan: default; as it comes." in said
 
 
+@pytest.mark.long
 def test_a_plan_that_is_not_the_default() -> None:
     text = (REPOSITORY / "examples" / "kernels" / "gemm_mma_lds.gfx942.opt.ll").read_text()
     done, recording = compiled(text, "k.ll", cpu="gfx942", plan="max-ilp")
@@ -146,6 +148,7 @@ def page_of_a_module(tmp_path: Path) -> str:
     return (pages / "index.html").read_text()
 
 
+@pytest.mark.long
 def test_the_page_of_a_module_says_that_its_server_is_missing(tmp_path: Path) -> None:
     html = page_of_a_module(tmp_path)
     assert "The allocation server had not its part</strong> in 1 of 1 kernels: unix:" in html

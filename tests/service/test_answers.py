@@ -146,6 +146,7 @@ def spans(text: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_logs_and_spans_say_what_happened(tmp_path: Path) -> None:
     pem, key = authority(tmp_path, "ca").sign("server")
     address = f"unix:{tmp_path / 's'}"

@@ -253,6 +253,7 @@ def _varint(number: int) -> bytes:
     return data + bytes([number])
 
 
+@pytest.mark.long
 def test_an_answer_that_was_changed_is_made_again(tmp_path: Path) -> None:
     """Forged, damaged, swapped, a pipe, or gone: none is served, and the batch ends with proved answers."""
     batches = tmp_path / "batches"
@@ -286,6 +287,7 @@ def test_an_answer_that_was_changed_is_made_again(tmp_path: Path) -> None:
         assert (lost.error.code, lost.error.reason) == (15, "REQUEST_LOST")
 
 
+@pytest.mark.long
 def test_a_directory_that_others_may_write_or_another_server_has(tmp_path: Path) -> None:
     with batching_server(tmp_path):
         assert "another server has these batches" in start_fails(

@@ -75,6 +75,7 @@ def test_a_server_allocates_as_the_local_allocator_does(problem: AllocationProbl
             assert RemoteAllocator(client).version == remote.version
 
 
+@pytest.mark.long
 def test_the_result_of_compile_is_the_local_one_byte_for_byte(real: Real, demo_kernels: Path, tmp_path: Path) -> None:
     source = demo_kernels / "gemm_mma_lds.gfx942.opt.ll"
     local, remote, report = (tmp_path / name for name in ("local.hsaco", "remote.hsaco", "r.json"))

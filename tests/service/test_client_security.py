@@ -83,6 +83,7 @@ def test_a_guarded_server_refuses_what_it_must(guarded: Guarded, tmp_path: Path)
         assert (caught.value.code, caught.value.reason) == (code, reason)
 
 
+@pytest.mark.long
 def test_compile_with_tls_and_token(guarded: Guarded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "k.ll"
     source.write_text(kernel(3))

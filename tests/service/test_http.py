@@ -302,6 +302,7 @@ def test_expect_continue(served: Served) -> None:
         assert received(connection).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.long
 def test_tokens_are_asked_for_before_the_body(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(token_line("good", "ci"))
     arguments = ("--workers=1", "--http=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--tokens={tmp_path / 'tokens'}")

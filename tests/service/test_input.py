@@ -69,6 +69,7 @@ def test_a_stream_with_bytes_that_are_no_message_ends_with_what_was_accepted(cli
     check_alive(client)
 
 
+@pytest.mark.long
 def test_a_message_of_empty_entries_costs_a_worker_and_not_the_front(tmp_path: Path) -> None:
     """Each entry has two bytes, and a hundred once it is read: more than a worker may have."""
     entries = b"\x42\x00" * (15 * MIB // 2)  # live ranges
@@ -88,6 +89,7 @@ def test_a_message_of_empty_entries_costs_a_worker_and_not_the_front(tmp_path: P
         check_alive(client)
 
 
+@pytest.mark.long
 def test_refused_requests_leave_nothing_in_the_front(served: Served, client: Client) -> None:
     """Neither one that a worker refused nor the exception that ended its call: the collector need not come for them."""
     request = sgpr(b"x" * (7 * MIB)).SerializeToString()
@@ -245,7 +247,7 @@ BOMBS = {
 }  # fmt: skip
 
 
-DEAR = ("blocks", "definitions", "many registers")
+DEAR = ("blocks", "definitions", "many registers", "operands")
 
 
 @pytest.mark.parametrize("name", few([name for name in BOMBS if name not in DEAR], BOMBS))

@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 import pytest
 
-pytest.importorskip("peft", reason="the extra 'model' is not installed")
+pytest.importorskip("tokenizers", reason="the extra 'model' is not installed")
 
 from client_support import NOWHERE, flat
 from google.protobuf import json_format
@@ -334,6 +334,7 @@ def test_a_compile_gets_its_plans_from_the_server_and_is_proved(
     assert here == there.replace(f" of {offering.address}", "")
 
 
+@pytest.mark.long
 def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_so(
     served: Served, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ def test_compile(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert json.loads(report.read_text())["server"].startswith(said_of(nobody))
 
 
-@pytest.mark.parametrize("command", ["compile", "report", "compile-many"])
+@pytest.mark.parametrize("command", few(("compile",), ("compile", "report", "compile-many")))
 def test_without_a_table_it_is_said_as_well(
     command: str, nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,7 +92,7 @@ def test_without_a_table_it_is_said_as_well(
     assert said_of(nobody) in said
 
 
-@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize("required", few((True,), (False, True)))
 def test_iree(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], required: bool) -> None:
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
     source, out = tmp_path / "m.mlir", tmp_path / "m.vmfb"
@@ -118,6 +118,7 @@ def check_one_error(said: str) -> None:
     assert "again by" not in said
 
 
+@pytest.mark.long
 def test_the_command_for_torch(nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
@@ -131,7 +132,8 @@ def test_the_command_for_torch(nobody: str, tmp_path: Path, capsys: pytest.Captu
     assert not out.exists()
 
 
-@pytest.mark.parametrize("required", few((True,), (False, True)))
+@pytest.mark.long
+@pytest.mark.parametrize("required", [False, True])
 def test_torch(nobody: str, caplog: pytest.LogCaptureFixture, required: bool) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
@@ -152,8 +154,9 @@ def test_torch(nobody: str, caplog: pytest.LogCaptureFixture, required: bool) ->
     assert f"the allocation server had not its part in 1 of 1 kernels: {said_of(nobody)}" in line
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
-@pytest.mark.parametrize("required", few((False,), (False, True)))
+@pytest.mark.parametrize("required", [False, True])
 def test_triton(
     nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, required: bool
 ) -> None:

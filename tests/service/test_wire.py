@@ -24,7 +24,7 @@ from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.results.compile import Report
 
 pytest.importorskip("grpc", reason="grpc is not installed")
-pytest.importorskip("peft", reason="the extra model is not installed")
+pytest.importorskip("tokenizers", reason="the extra model is not installed")
 lora = late("lora_support")
 triton_builders = late("triton_builders")
 
@@ -75,6 +75,7 @@ def check_report(report: Report, address: str, adapter: str = ADAPTER) -> None:
         assert [one.outcome for one in phase.attempts[-1].tries][-1:] == ["proved"]
 
 
+@pytest.mark.long
 def test_the_mlir_pass(wire: Wire) -> None:
     ir = pytest.importorskip("torch_mlir.ir", reason="torch-mlir is not installed")
     passmanager = pytest.importorskip("torch_mlir.passmanager", reason="torch-mlir is not installed")
@@ -95,6 +96,7 @@ def test_the_mlir_pass(wire: Wire) -> None:
     assert any(f"model {BASE_NAME}, adapter {ADAPTER} of {wire.address}: " in message for message in said)
 
 
+@pytest.mark.long
 def test_torch(wire: Wire) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("iree.compiler", reason="IREE is not installed")
@@ -113,6 +115,7 @@ def test_torch(wire: Wire) -> None:
     assert {(one["model"]["model"], one["model"]["adapter"]) for one in tries} == {(BASE_NAME, ADAPTER)}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
 def test_triton(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton", reason="Triton is not installed")
@@ -133,6 +136,7 @@ def test_triton(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert any(note.startswith(f"model {BASE_NAME}, adapter {ADAPTER} of {wire.address}: ") for note in record.notes)
 
 
+@pytest.mark.long
 def test_a_gpu_without_an_adapter_gets_the_base_and_is_told(wire: Wire, demo_kernels: Path) -> None:
     source = demo_kernels / "gemm_mma_lds.gfx1100.opt.ll"
     done = compile_module(source.read_bytes(), source.name, with_options(None, {"server": wire.address}))
@@ -142,6 +146,7 @@ def test_a_gpu_without_an_adapter_gets_the_base_and_is_told(wire: Wire, demo_ker
     assert part.note == f"no adapter is applied for gfx1100: {ADAPTER} is for gfx942, gfx950, gfx9-4-generic"
 
 
+@pytest.mark.long
 def test_capabilities_and_answers_name_the_adapters(model_server: Served, demo_kernels: Path) -> None:
     with connected(model_server.address) as client, recorded(model_server.address) as relay:
         first = client.allocation.GetCapabilities(_empty(), timeout=60).allocators[0]

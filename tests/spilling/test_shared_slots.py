@@ -9,7 +9,7 @@ import pytest
 from allocation import Pair
 from builders import kernel, loads, loop, stores, waiting
 from spilling_support import Allocated, allocate, before_phase, is_save, object_of, proved, with_slots_shared
-from support import few
+from support import few, long
 from toolchain_support import tritons
 
 from smt_verifier.outcome import Outcome
@@ -90,7 +90,7 @@ def test_numbers_have_no_gaps_and_where_they_would_nothing_is_shared() -> None:
     assert with_shared_slots(other) is other
 
 
-@pytest.mark.parametrize("toolchain", [ToolchainChoice.LLC, ToolchainChoice.TRITON])
+@pytest.mark.parametrize("toolchain", [ToolchainChoice.LLC, *long(ToolchainChoice.TRITON)])
 def test_a_compilation_takes_less_private_memory_and_llvms_no_more_than_its_own(toolchain: ToolchainChoice) -> None:
     if toolchain is ToolchainChoice.TRITON:
         tritons()

@@ -11,12 +11,13 @@ import sys
 import textwrap
 import threading
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 from checker_support import needs_both
 from process_support import gone, lines_of
-from support import HEARING, REPOSITORY, cpu_of, kernel_paths, long
+from support import HEARING, REPOSITORY, cpu_of, few, kernel_paths, long
 from toolchain_support import by_triton, instructions, source, tools, tritons
 
 from smt_verifier.outcome import Outcome
@@ -55,8 +56,10 @@ def staged(llvm: LlvmTools, cpu: str, name: str = "") -> StagedCompiler:
 # The same over both.
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1201", *long("gfx90a", "gfx950", "gfx1100")])
-@pytest.mark.parametrize("name", ["sgpr_spills.ll", "mmra.ll"])
+@pytest.mark.parametrize(
+    ("name", "cpu"),
+    few((("sgpr_spills.ll", "gfx942"), ("mmra.ll", "gfx1201")), product(("sgpr_spills.ll", "mmra.ll"), CPUS)),
+)
 def test_three_phases_one_by_one(name: str, cpu: str, llvm: LlvmTools) -> None:
     driven = staged(llvm, cpu, name)
     pre = driven.to_pre_ra(source(name))
@@ -73,7 +76,7 @@ def test_three_phases_one_by_one(name: str, cpu: str, llvm: LlvmTools) -> None:
     assert all(run.cpu_seconds > 0 and run.max_rss_kib > 0 for run in driven.runs)
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cpu", few(("gfx942", "gfx1100"), CPUS))
 def test_finished_from_text_it_is_the_kernel_of_a_compile_in_one_go(cpu: str, llvm: LlvmTools) -> None:
     path = next(p for p in kernel_paths() if p.name.startswith("attn_d64.") and cpu_of(p) == cpu)
     driven = staged(llvm, cpu, path.name)
@@ -149,6 +152,7 @@ def test_what_cannot_be_read_is_the_input_s_fault_with_its_place(llvm: LlvmTools
     assert driven.accept_mir(pre) == pre, "the next work is done"
 
 
+@pytest.mark.parametrize("llvm", ["llc", *long("triton")], indirect=True)
 def test_bad_machine_code_is_said_and_the_next_work_is_done(llvm: LlvmTools) -> None:
     driven = staged(llvm, "gfx942", "k.mir")
     pre = driven.to_pre_ra(source("mmra.ll"))
@@ -188,9 +192,7 @@ def test_an_undefined_symbol_is_not_linked(llvm: LlvmTools) -> None:
 @pytest.mark.parametrize(
     ("kernel", "cpu"),
     [
-        *[("gemm_mma_lds", cpu) for cpu in CPUS],
-        ("attn_d64", "gfx942"),
-        *[pytest.param("attn_d64", cpu, marks=pytest.mark.long) for cpu in CPUS if cpu != "gfx942"],
+        *few((("gemm_mma_lds", "gfx950"), ("gemm_mma_lds", "gfx1201")), product(("gemm_mma_lds", "attn_d64"), CPUS)),
     ],
 )
 def test_a_kernel_is_compiled_and_every_phase_of_it_proved(kernel: str, cpu: str, tmp_path: Path) -> None:
@@ -229,6 +231,7 @@ def test_an_abort_of_llvm_ends_one_process_and_one_piece_of_work() -> None:
     assert pid not in workers.pids()
 
 
+@pytest.mark.long
 def test_a_large_program_keeps_its_worker() -> None:
     script = textwrap.dedent(f"""
         from verilocc_mlir.toolchain.drivers import triton

@@ -570,12 +570,16 @@ pub fn kept_in_lanes(after: &Function) -> Done {
     Ok(())
 }
 
-/// What a block of P leaves undefined and what it defines of scalars, and the scalar places that Q's writes.
+/// What a block of P leaves undefined and what it defines of scalars, and the places that Q's writes.
 #[derive(Clone, Default)]
 pub struct Written {
     lost: Set<Lane>,
     defined: Set<Lane>,
+    /// Scalar ones.
     places: Set<Lane>,
+    vectors: Set<Lane>,
+    /// Vector places that moves write for every thread.
+    everywhere: Set<Lane>,
 }
 
 /// What LLVM goes through if it deletes a branch to where no thread is active (spec 12.2).
@@ -654,6 +658,7 @@ fn has_code(context: &Context<'_>, number: usize) -> bool {
 /// `by`: the blocks with one successor by way of which the branch of `origin` leads to `successor`.
 fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: usize) -> Done<Option<Way>> {
     let before = context.before;
+    let led = context.led.get_or_init(|| predecessors(&successors(before)));
     let forward = onward(before, successor);
     let last = forward.last().copied().unwrap_or(successor);
     let aimed = aims(before, last);
@@ -678,17 +683,7 @@ fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: us
             several => pending.extend(several),
         }
     }
-    // None is in a loop if they can be put in an order.
-    let mut rest = blocks.clone();
-    while !rest.is_empty() {
-        let behind: BTreeSet<usize> =
-            rest.iter().flat_map(|block| &before.blocks[*block].successors).copied().collect();
-        let size = rest.len();
-        rest.retain(|block| behind.contains(block));
-        if rest.len() == size {
-            return Ok(None);
-        }
-    }
+    let Some(order) = in_order(before, led, &blocks) else { return Ok(None) };
     let beside = by.iter().any(|block| has_code(context, *block)) || !straight && has_code(context, successor);
     let calls = blocks.iter().flat_map(|block| &before.blocks[*block].instructions).any(|i| i.has("call"));
     if blocks.is_empty() || calls && !beside {
@@ -698,16 +693,13 @@ fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: us
     let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
     let ends = before.blocks[last].successors.is_empty() && !code.flat_map(|i| &i.operands).any(is_exec);
     let (lost, written) = passed(context, &blocks)?;
-    let (wide, wakes) = widely(before, origin, &blocks);
-    let mut wide_places = Set::default();
-    for i in blocks.iter().flat_map(|block| &context.after.blocks[*block].instructions) {
-        let moved = moves::read(context, context.after, i)?;
-        if !wide.is_empty() || moved.as_ref().is_some_and(|moved| moved.whole_wave) {
-            wide_places.extend(i.lanes(Operand::is_def));
-            wide_places.extend(moved.iter().flat_map(|moved| moved.pairs.iter().map(|(to, _)| *to)));
-        }
-    }
-    wide_places.retain(|lane| lane.vector);
+    let (wide, wakes) = widely(before, led, origin, &order);
+    let rows = rows(context)?;
+    let places = order.iter().flat_map(|block| match wide.is_empty() {
+        true => &rows[*block].everywhere,
+        false => &rows[*block].vectors,
+    });
+    let wide_places = places.copied().collect();
     Ok(Some(Way { blocks, beside, lost, written, wide, wide_places, wakes: wakes && !ends }))
 }
 
@@ -730,34 +722,61 @@ impl Way {
     }
 }
 
-/// Of what such a branch skips: vector names that P defines for threads that wait, too, and whether some may be active behind.
-fn widely(before: &Function, number: usize, skipped: &BTreeSet<usize>) -> (Set<Lane>, bool) {
+/// Blocks, each behind all that lead to it; `None` where some are in a loop.
+fn in_order(before: &Function, led: &[BTreeSet<usize>], blocks: &BTreeSet<usize>) -> Option<Vec<usize>> {
+    let leading = |block: &usize| led[*block].intersection(blocks).count();
+    let mut left: BTreeMap<usize, usize> = blocks.iter().map(|block| (*block, leading(block))).collect();
+    let mut ready: Vec<usize> = blocks.iter().copied().filter(|block| left[block] == 0).collect();
+    let mut order = Vec::new();
+    while let Some(block) = ready.pop() {
+        order.push(block);
+        let ahead: BTreeSet<usize> = before.blocks[block].successors.iter().copied().collect();
+        for next in ahead {
+            if let Some(count) = left.get_mut(&next) {
+                *count -= 1;
+                ready.extend((*count == 0).then_some(next));
+            }
+        }
+    }
+    (order.len() == blocks.len()).then_some(order)
+}
+
+/// Of what such a branch skips, in order: vector names that P defines for threads that wait, too, and whether some may be active behind.
+fn widely(before: &Function, led: &[BTreeSet<usize>], number: usize, skipped: &[usize]) -> (Set<Lane>, bool) {
     let (mut wide, mut wakes) = (Set::default(), false);
     let mut known: BTreeMap<usize, Nobody> = BTreeMap::new();
-    let into = |block: usize| before.blocks[block].successors.iter().copied().filter(|next| skipped.contains(next));
-    let mut pending: Vec<(usize, Nobody)> = into(number).map(|block| (block, Nobody::new())).collect();
-    while let Some((block, mut left)) = pending.pop() {
-        known.get(&block).iter().for_each(|old| left.meet(old));
-        if known.get(&block) == Some(&left) {
-            continue;
-        }
-        known.insert(block, left.clone());
-        for i in &before.blocks[block].instructions {
+    for block in skipped {
+        let entered = before.blocks[number].successors.contains(block);
+        let mut leading = led[*block].iter().filter_map(|ahead| known.get(ahead));
+        let Some(mut left) = entered.then(Nobody::new).or_else(|| leading.next().cloned()) else { continue };
+        leading.for_each(|other| left.meet(other));
+        for i in &before.blocks[*block].instructions {
             let reaches = matches!(i.value("reach"), "writes" | "unclear") && i.value("lane-operand").is_empty();
             if left.active != Some(false) || reaches {
                 wide.extend(i.lanes(Operand::is_def).into_iter().filter(|lane| lane.vector));
             }
             left.follow(i);
         }
-        let ahead = &before.blocks[block].successors;
-        wakes |= left.active != Some(false) && (ahead.is_empty() || !ahead.iter().all(|next| skipped.contains(next)));
-        pending.extend(into(block).map(|next| (next, left.clone())));
+        known.insert(*block, left);
+    }
+    for (block, left) in &known {
+        let ahead = &before.blocks[*block].successors;
+        wakes |= left.active != Some(false) && (ahead.is_empty() || !ahead.iter().all(|next| known.contains_key(next)));
     }
     (wide, wakes)
 }
 
 /// Of what such a branch skips: scalar names that P leaves undefined, and scalar places that Q writes.
 fn passed(context: &Context<'_>, skipped: &BTreeSet<usize>) -> Done<(Set<Lane>, Set<Lane>)> {
+    let rows = rows(context)?;
+    let all = |of: fn(&Written) -> &Set<Lane>| skipped.iter().flat_map(move |block| of(&rows[*block])).copied();
+    let defined: Set<Lane> = all(|row| &row.defined).collect();
+    let lost = all(|row| &row.lost).filter(|lane| !defined.contains(lane)).collect();
+    Ok((lost, all(|row| &row.places).collect()))
+}
+
+/// What is written in each block.
+fn rows<'a>(context: &'a Context<'_>) -> Done<&'a [Written]> {
     let before = context.before;
     if context.written.get().is_none() {
         let units: Vec<Lane> = before.units().into_iter().map(Lane::unit).filter(|lane| !lane.vector).collect();
@@ -765,17 +784,13 @@ fn passed(context: &Context<'_>, skipped: &BTreeSet<usize>) -> Done<(Set<Lane>, 
         // Nobody has set it since.
         let _ = context.written.set(rows);
     }
-    let rows = context.written.get().map_or(&[][..], Vec::as_slice);
-    let all = |of: fn(&Written) -> &Set<Lane>| skipped.iter().flat_map(move |block| of(&rows[*block])).copied();
-    let defined: Set<Lane> = all(|row| &row.defined).collect();
-    let lost = all(|row| &row.lost).filter(|lane| !defined.contains(lane)).collect();
-    Ok((lost, all(|row| &row.places).collect()))
+    Ok(context.written.get().map_or(&[][..], Vec::as_slice))
 }
 
 /// `units`: of the scalars of P.
 fn written(context: &Context<'_>, block: usize, units: &[Lane]) -> Done<Written> {
     let (before, after) = (context.before, context.after);
-    let Written { mut lost, mut defined, mut places } = Written::default();
+    let Written { mut lost, mut defined, mut places, mut vectors, mut everywhere } = Written::default();
     for part in [block].into_iter().chain(before.blocks[block].joints.iter().map(|(_, part)| *part)) {
         let live = live_ins(context, &before.blocks[part]);
         lost.extend(units.iter().filter(|lane| context.allocatable(**lane) && !live.contains(&lane.a)));
@@ -799,11 +814,16 @@ fn written(context: &Context<'_>, block: usize, units: &[Lane]) -> Done<Written>
         }
     }
     for i in &after.blocks[block].instructions {
-        places.extend(i.lanes(Operand::is_def));
-        places.extend(moves::read(context, after, i)?.iter().flat_map(|m| m.pairs.iter().map(|(to, _)| *to)));
+        let moved = moves::read(context, after, i)?;
+        let to = moved.iter().flat_map(|moved| moved.pairs.iter().map(|(to, _)| *to));
+        let own: Vec<Lane> = i.lanes(Operand::is_def).into_iter().chain(to).collect();
+        places.extend(own.iter().copied());
+        vectors.extend(own.iter().copied().filter(|lane| lane.vector));
+        let whole = moved.as_ref().is_some_and(|moved| moved.whole_wave);
+        everywhere.extend(own.into_iter().filter(|lane| whole && lane.vector));
     }
     for lanes in [&mut lost, &mut defined, &mut places] {
         lanes.retain(|lane| !lane.vector);
     }
-    Ok(Written { lost, defined, places })
+    Ok(Written { lost, defined, places, vectors, everywhere })
 }
