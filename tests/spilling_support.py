@@ -105,16 +105,13 @@ def blocks_with(function: MachineFunction, kind: str) -> dict[int, int]:
     return {number: count for number, count in counts.items() if count}
 
 
-_KNOWN_ON_GFX90A = re.compile(
-    "must hold the address of spill slot|moved alone, but may be in accumulators|there are more findings"
-)
-"""Of random machine IR: it overwrites the scratch descriptor (s0 to s3), which spill code reads; a part of a slot is
-moved that LLVM may keep in AGPRs."""
+_KNOWN_ON_GFX90A = re.compile("must hold the address of spill slot|there are more findings")
+"""Of random machine IR: it overwrites the scratch descriptor (s0 to s3), which spill code reads."""
 
 
 def is_proved(done: Allocated) -> bool:
     """Whether the audit proves it. What it does not prove, no certificate is accepted for; on gfx90a it is refuted for
-    one of two known reasons, and for no other.
+    the known reason, and for no other.
     """
     report = done.pair.audit()
     findings = [f for function in report.functions for f in function.findings if f.rule != "certificate"]
