@@ -436,6 +436,16 @@ def test_other_forms_are_refused(old: str, new: str) -> None:
         Tables(TEXT.replace(old, new, 1)).check()
 
 
+def test_every_row_of_the_file_is_read_and_no_other_name_is_an_opcode() -> None:
+    whole = Tables(TEXT)
+    whole.check()
+    names = whole.opcodes
+    for name in (names[0], names[-1]):
+        assert whole.opcode(name) is not None
+    for name in ("", "#", "# name shape", "COPY\t0", "COPY\n", names[0][:-1], f"{names[-1]}_", "~"):
+        assert whole.opcode(name) is None
+
+
 def test_a_cut_file_is_refused() -> None:
     rng = random.Random(4)
     for end in [rng.randrange(len(TEXT)) for _ in range(3)]:
