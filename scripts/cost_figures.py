@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,19 +22,27 @@ _WAVES = {tuple(n for n, t in _SHOWN.items() if t.wave_size == size): f"wave{siz
 
 
 def table() -> str:
-    """Figures by target, then those of all targets; then rules."""
+    """Figures by target, with the numbers of their sources; figures of all targets; rules."""
     by_target = {name: figures(target) for name, target in _SHOWN.items()}
-    lines = [_row("figure", *by_target, "source"), _row(*["---"] * (len(by_target) + 2))]
+    numbers: dict[str, int] = {}
+    lines = [*_heading("figure", *by_target, "source")]
     for name in next(iter(by_target.values())):
-        lines.append(_row(f"`{name}`", *_cells({cpu: given[name] for cpu, given in by_target.items()})))
+        lines.append(_row(f"`{name}`", *_cells({cpu: given[name] for cpu, given in by_target.items()}, numbers)))
+    sources = "; ".join(f"({number}) {detail}" for detail, number in numbers.items())
+    lines += ["", *textwrap.wrap(f"Sources: {sources}.", 160, break_long_words=False, break_on_hyphens=False)]
+    lines += ["", *_heading("figure of all targets", "value", "source")]
     for name, figure in (item for module in _MODULES for item in module.FIGURES.items()):
-        lines.append(_row(name, *_cells(dict.fromkeys(by_target, figure))))
-    lines += ["", _row("rule with figures of its own", "source"), _row("---", "---")]
-    lines += [_row(f"`{name}`", _words(source)) for name, source in sorted(RULES.items())]
+        lines.append(_row(name, str(figure.value), _words(figure.source)))
+    lines += ["", *_heading("rule with figures of its own", "source")]
+    ruled: dict[Source, list[str]] = {}
+    for name, source in sorted(RULES.items()):
+        ruled.setdefault(source, []).append(f"`{name}`")
+    lines += [_row(", ".join(names), _words(source)) for source, names in ruled.items()]
     return "\n".join(lines) + "\n"
 
 
-def _cells(by_target: dict[str, Figure]) -> Iterator[str]:
+def _cells(by_target: dict[str, Figure], numbers: dict[str, int]) -> Iterator[str]:
+    """One value a target, then the sources; several are named by number, and a new one gets the next number."""
     yield from (str(figure.value) for figure in by_target.values())
     sources: dict[Source, list[str]] = {}
     for cpu, figure in by_target.items():
@@ -42,12 +51,19 @@ def _cells(by_target: dict[str, Figure]) -> Iterator[str]:
         yield _words(*sources)
     else:
         yield "; ".join(
-            f"{_WAVES.get(tuple(cpus)) or ', '.join(cpus)} {_words(source)}" for source, cpus in sources.items()
+            f"{_WAVES.get(tuple(cpus)) or ', '.join(cpus)} **{source.origin.value}** "
+            f"({numbers.setdefault(source.detail, len(numbers) + 1)})"
+            for source, cpus in sources.items()
         )
 
 
 def _words(source: Source) -> str:
     return f"**{source.origin.value}**: {source.detail}"
+
+
+def _heading(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield _row(*["---"] * len(cells))
 
 
 def _row(*cells: str) -> str:
