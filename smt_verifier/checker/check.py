@@ -124,7 +124,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     reads_are_declared(lanes[0], bounds.allocatable)
     features = own.strings.get("target-features", "").split(",")
     target = target._replace(
-        half_moves=target.half_moves and "-real-true16" not in features,
+        half_moves=(target.half_moves or "+real-true16" in features) and "-real-true16" not in features,
         xnack=target.xnack and ("-xnack" not in features or target.major >= 10),
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)

@@ -67,6 +67,7 @@ def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, Any
     comparison = beside(replace(THEIRS, **change))
     assert comparison.worse.startswith(why)
     assert comparison.decisions["k"].by == by.value
+    assert comparison.tied is (by is Ground.NOTHING)
     assert comparison.worse in _declined(comparison, Replace.BETTER)
     assert _declined(comparison, Replace.ALWAYS) == ""
 
@@ -81,7 +82,7 @@ def test_the_same_or_better_is_not_worse() -> None:
     )
     for change in better:
         comparison = beside(replace(THEIRS, **change))
-        assert comparison.worse == ""
+        assert (comparison.worse, comparison.tied) == ("", True)
         assert _declined(comparison, Replace.BETTER) == ""
         assert "replace=never" in _declined(comparison, Replace.NEVER)
 

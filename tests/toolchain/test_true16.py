@@ -9,7 +9,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.mir_repairs import copies_between_widths
+from verilocc_mlir.toolchain.mir_repairs import copies_between_widths, has_true16, state_true16
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
 FIRST_OF_FOUR = """
@@ -73,3 +73,21 @@ def test_where_llvm_makes_one_the_kernel_is_proved_without_16_bit_registers(ir: 
     plain = compile_module(ir.encode(), "f.ll", Settings(cpu="gfx1201"))
     assert plain.report.outcome is Outcome.PROVED
     assert not plain.report.notes
+
+
+def test_a_text_with_16_bit_registers_is_given_the_feature() -> None:
+    text = """--- |
+  define amdgpu_kernel void @f() local_unnamed_addr #0 {
+  define void @g() #2 {
+  attributes #0 = { alwaysinline "target-cpu"="gfx1201" }
+  attributes #1 = { nounwind }
+  attributes #2 = { "target-features"="-xnack" }
+...
+"""
+    used = text + "    %127:vgpr_16 = COPY %122\n"
+    assert (has_true16(text), has_true16(used)) == (False, True)
+    stated = state_true16(used)
+    assert not has_true16(stated)
+    assert stated == used.replace("#0 = { ", '#0 = { "target-features"="+real-true16" ').replace(
+        '"-xnack"', '"+real-true16,-xnack"'
+    )

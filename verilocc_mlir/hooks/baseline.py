@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.compare import judge, more, spill_traffic
+from verilocc_mlir.cost.compare import Ground, judge, more, spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.read import ReadOptions, loops_of_ir, read_functions
 from verilocc_mlir.cost.together import Pair, costs_together
@@ -109,6 +109,12 @@ class Comparison:
         if self.reason:
             return self.reason
         return "; ".join(f"{name} {made.worse}" for name, made in sorted(self.decisions.items()) if made.worse)
+
+    @property
+    def tied(self) -> bool:
+        """Whether ours stands worse by no more than modelled cycles below the error bar: a proof outweighs those."""
+        worse = [made for made in self.decisions.values() if made.worse]
+        return not self.reason and all(made.by == Ground.NOTHING.value for made in worse)
 
     def to_data(self) -> dict[str, Any]:
         return {

@@ -38,7 +38,14 @@ from verilocc_mlir.hooks.iree_compiler import (
 )
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, KeptModules, Spent, accounted
-from verilocc_mlir.hooks.kernels import KernelResult, Kernels, KernelSource, native_verdict, not_audited
+from verilocc_mlir.hooks.kernels import (
+    KernelResult,
+    Kernels,
+    KernelSource,
+    NativeVerdict,
+    native_verdict,
+    not_audited,
+)
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.native import NativeKernel
 from verilocc_mlir.pipeline.options import member, with_options
@@ -276,15 +283,23 @@ def _with_native(
         stopped = stopped_kernels(of_iree, configured, run.directory / "native", run.iree.version(), progress)
     except VeriloccError as error:
         verdict = not_audited(error)
-        return tuple(k if k.ours else replace(k, native=verdict) for k in kernels)
+        return tuple(k if k.ours else _audited(k, verdict, progress) for k in kernels)
     audited: list[IreeKernel] = []
     for kernel in kernels:
         if not kernel.ours:
             progress(f"audit of IREE's own: {kernel.executable}")
             made = partial(_stopped, stopped, kernel.executable)
-            kernel = replace(kernel, native=native_verdict(made, run.kernels.settings))
+            kernel = _audited(kernel, native_verdict(made, run.kernels.settings), progress)
         audited.append(kernel)
     return tuple(audited)
+
+
+def _audited(kernel: IreeKernel, verdict: NativeVerdict, progress: Callable[[str], None]) -> IreeKernel:
+    """The kernel with a verdict on IREE's own; ours in its place where that is not proved and the two are tied."""
+    if verdict.proved or not kernel.spare:
+        return replace(kernel, native=verdict)
+    progress(f"{kernel.executable}: ours, as IREE's own is not proved and nothing tells the two apart")
+    return replace(kernel, ours=True, reason="", code_object=kernel.spare, declined=False)
 
 
 def _stopped(stopped: Mapping[str, NativeKernel], executable: str) -> NativeKernel:
@@ -342,6 +357,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         found = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
         if found is not None:
             measured, declined = found.said, f"ours is proved, and {found.declined}" if found.declined else ""
+    is_tied = bool(declined) and not measured and run.replace is not Replace.NEVER and comparison.tied
     return IreeKernel(
         executable=dispatch.executable,
         ours=ours is not None and not declined,
@@ -353,6 +369,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         after=result.after,
         comparison=comparison,
         declined=bool(declined),
+        spare=ours if ours is not None and is_tied else b"",
         measured=measured,
         keyed=result.keyed,
         source=source,

@@ -75,6 +75,7 @@ class IreeKernel:
         after: machine IR after the last phase; likewise.
         comparison: ours beside IREE's own, by the model.
         declined: ours is proved, and IREE's stays, because ``replace`` says so.
+        spare: ours where it is declined although the two are tied, for IREE's own may not be proved; else empty.
         native: the verdict on IREE's own allocation, where that stays; None where it does not.
         measured: what was measured of ours beside IREE's, and decided; ``""`` where nothing was.
         keyed: the store may keep it.
@@ -91,6 +92,7 @@ class IreeKernel:
     after: str
     comparison: Comparison = _NOT_COMPARED
     declined: bool = False
+    spare: bytes = field(default=b"", repr=False, compare=False)
     native: NativeVerdict | None = None
     measured: str = ""
     keyed: bool = True

@@ -21,6 +21,7 @@ from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.mir_repairs import has_true16, state_true16
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
 
@@ -176,4 +177,6 @@ def native_phases(stem: str, before: Callable[[str], str], after: Callable[[str]
 
 def named(stem: str, phase: str, before: str, after: str) -> Sides:
     """Both texts of a phase under the names that messages show."""
+    if has_true16(before):
+        before, after = state_true16(before), state_true16(after)
     return Sides(phase, Listing(f"{stem}.{phase}.before.mir", before), Listing(f"{stem}.{phase}.after.mir", after))

@@ -241,6 +241,36 @@ def copies_between_widths(mir: str) -> bool:
     return any(_NARROW.fullmatch(classes.get(source, "")) for _, source in copies)
 
 
+# Trap: LLVM 24 has ``real-true16`` by default for gfx12, LLVM 22 has not, and machine IR does not say who had it.
+#
+# LLVM has registers of class ``vgpr_16`` only with it (SIISelLowering.cpp, ``useRealTrue16Insts``), and on it depends
+# what a copy of a scalar into a half of a VGPR writes (SIInstrInfo::copyPhysReg). So the text is given the feature.
+
+_GROUP = re.compile(r"^(  attributes #(\d+) = \{ )(.*)$", re.MULTILINE)
+_GROUP_OF_FUNCTION = re.compile(r"^  define [^\n]*? #(\d+)\b", re.MULTILINE)
+
+
+def has_true16(mir: str) -> bool:
+    """Whether LLVM selected it with the feature, and its functions do not say so."""
+    return "vgpr_16" in mir and "real-true16" not in mir
+
+
+def state_true16(mir: str) -> str:
+    """Machine IR whose functions say that they have the feature."""
+    of_functions = set(_GROUP_OF_FUNCTION.findall(mir))
+    stated = '"target-features"="+real-true16'
+
+    def group(match: re.Match[str]) -> str:
+        start, number, attributes = match.groups()
+        if number not in of_functions:
+            return match[0]
+        if '"target-features"="' in attributes:
+            return start + attributes.replace('"target-features"="', f"{stated},", 1)
+        return f'{start}{stated}" {attributes}'
+
+    return _GROUP.sub(group, mir)
+
+
 # What llc prints before allocation, mended or refused before anybody reads it.
 
 

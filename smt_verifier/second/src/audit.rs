@@ -61,9 +61,10 @@ pub fn with_context<T>(
     [&mut x, &mut y].into_iter().for_each(joined::join);
     let (coarse, wave32) = (is_coarse(&x) && is_coarse(&y), processor.wave_size == 32);
     let features = strings.get("target-features").map_or("", String::as_str);
+    let is_stated = |one: &str| features.split(',').any(|feature| feature == one);
     let mut of_function = processor.clone();
-    of_function.half_moves &= features.split(',').all(|feature| feature != "-real-true16");
-    of_function.xnack &= processor.major >= 10 || features.split(',').all(|feature| feature != "-xnack");
+    of_function.half_moves = (processor.half_moves || is_stated("+real-true16")) && !is_stated("-real-true16");
+    of_function.xnack &= processor.major >= 10 || !is_stated("-xnack");
     let own = Objects::of(&x);
     resolve(&mut x, &own, coarse, wave32, of_function.xnack)?;
     resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;

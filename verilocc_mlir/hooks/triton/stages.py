@@ -186,14 +186,20 @@ class KernelStages:
             declined = "replace=never"
         if not declined:
             return record, None
+        if comparison.tied and not measured and self._policy is not Replace.NEVER:
+            record = self._audited(record, src, own)
+            if record.native is not None and not record.native.proved:
+                return replace(record, native=None), None
         self._ours = None
         metadata.update(their_metadata)
         return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
 
     def _audited(self, record: KernelRecord, src: Any, assembly: Any) -> KernelRecord:
         """The record with the verdict on Triton's own allocation, which stays."""
-        if not isinstance(src, str) or not isinstance(assembly, str) or plan_in(src) == THEIRS:
-            return record  # The last is to be timed, and may not be chosen.
+        if record.native is not None or not isinstance(src, str) or not isinstance(assembly, str):
+            return record
+        if plan_in(src) == THEIRS:
+            return record  # It is to be timed, and may not be chosen.
         fused = bool(getattr(self._options, "enable_fp_fusion", True))
         made = partial(triton_kernel, record.name, src, assembly, record.target, self._settings, fp_fusion=fused)
         return replace(record, native=native_verdict(made, self._settings))
