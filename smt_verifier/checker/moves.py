@@ -143,7 +143,7 @@ class Moves:
         if operand.vreg >= 0:
             return True
         marks = self.lanes.register(operand.register).marks
-        return operand.register != "scc" and marks.isdisjoint(("alias", "changes"))
+        return operand.register != "scc" and marks.isdisjoint(("alias", "changes", "wide"))
 
     def _is_vgpr(self, operand: Operand) -> bool:
         """Whether it is a VGPR or a half of one, whatever the allocation."""

@@ -85,8 +85,10 @@ impl Form<'_> {
         let plain = to.is_register() && from.is_register() && i.memory.is_empty() && from.tied.is_none();
         ensure!(plain, "move", i, "other operands than a copy has");
         // Such a register cannot be copied like others: it shows something else, or changes by itself.
-        let odd =
-            |o: &Operand| o.register.is_some_and(|r| r.name == "scc" || r.is_marked("alias") || r.is_marked("changes"));
+        let odd = |o: &Operand| {
+            o.register
+                .is_some_and(|r| r.name == "scc" || ["alias", "changes", "wide"].iter().any(|mark| r.is_marked(mark)))
+        };
         let vector = |o: &Operand| o.lanes.iter().any(|lane| lane.vector);
         if vector(from) && !vector(to) || to.lanes.iter().any(|lane| lane.is_exec()) || odd(to) || odd(from) {
             return Ok(None);
