@@ -133,7 +133,8 @@ class Ways:
         self._threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
         self._numbers: dict[Key, int] = {}
         self._codes: dict[int, _Code] = {}
-        self._one, self._aims = _made_one(both)
+        self._one: list[int] = []
+        self._aims: list[frozenset[int]] = []
 
     def of_edge(self, number: int, successor: int) -> list[Way]:
         """What LLVM may go through to come from a block to its successor."""
@@ -153,9 +154,13 @@ class Ways:
             if not lost or name in part.undefined or place in self._threads:
                 continue
             is_kept = name == ("^", place, 0, 0) and place not in both.named_after
-            is_live = is_kept or all(
-                any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead)
-                for ahead in ends
+            is_live = (
+                is_kept
+                or may_hold(both, place, frozenset())
+                or all(
+                    any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead)
+                    for ahead in ends
+                )
             )
             if way.written >> self._number(place) & 1 or not is_live:
                 return _goes_to(place)
@@ -204,6 +209,8 @@ class Ways:
             led: blocks with one successor by way of which it leads there.
         """
         lanes = self.both.before
+        if not self._one:
+            self._one, self._aims = _made_one(self.both)
         forward = self._onward(successor)
         aims = self._aims[successor]
         blocks, ends = set[int](), set[int]()
@@ -365,27 +372,27 @@ def _made_one(both: Both) -> tuple[list[int], list[frozenset[int]]]:
     """
     lanes = both.before
     ahead = [lanes.successors(number) for number in range(len(lanes.parts))]
-    effects = [
-        sum(both.moves[False].read(i, opcode) is None and not opcode.traits.isdisjoint(("may-store", "call"))
-            for i in lanes.code(number) if (opcode := both.forms.opcode(i)))
-        for number in range(len(ahead))
-    ]  # fmt: skip
+    effects: list[int] = []
+    for number in range(len(ahead)):
+        rows = [(i, both.forms.opcode(i)) for i in lanes.code(number)]
+        rows = [row for row in rows if not row[1].traits.isdisjoint(("may-store", "call"))]
+        effects.append(sum(both.moves[False].read(*row) is None for row in rows))
     one = list(range(len(ahead)))
     count = len(ahead)
     while True:
-        rows: list[tuple[int, frozenset[int]]] = []
+        ways: list[tuple[int, frozenset[int]]] = []
         for number in range(len(ahead)):
-            total, way, last = 0, set[int](), number
+            total, aims, way, last = 0, frozenset[int](), set[int](), number
             while last not in way:
                 way.add(last)
                 total += effects[last]
                 aims = frozenset(one[place] for place in ahead[last])
                 last = min(ahead[last]) if len(aims) == 1 else last
-            rows.append((total, aims))
+            ways.append((total, aims))
         numbers: dict[tuple[int, frozenset[int]], int] = {}
-        one = [numbers.setdefault(row, len(numbers)) for row in rows]
+        one = [numbers.setdefault(row, len(numbers)) for row in ways]
         if len(numbers) == count:
-            return one, [aims for _, aims in rows]
+            return one, [aims for _, aims in ways]
         count = len(numbers)
 
 
