@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from smt_verifier.checker.certificate import MOST_CLASSES, Key
 from smt_verifier.checker.lanes import Lanes
@@ -80,28 +80,24 @@ class Nobody:
 
     Attributes:
         active: at the branch it is not, nor is any other.
-        masks: of lanes of masks, where it is known.
+        inside, outside: lanes of masks that it is in, and is not in, as bits.
     """
 
     active: Truth = False
-    masks: dict[int, Truth] = field(default_factory=dict[int, Truth])
-
-    def copy(self) -> Nobody:
-        """One of its own that says the same."""
-        return Nobody(self.active, dict(self.masks))
+    inside: int = 0
+    outside: int = 0
 
     def meet(self, other: Nobody) -> Nobody:
         """What both say."""
-        masks = {k: value for k, value in self.masks.items() if other.masks.get(k) is value}
-        return Nobody(self.active if self.active is other.active else None, masks)
+        active = self.active if self.active is other.active else None
+        return Nobody(active, self.inside & other.inside, self.outside & other.outside)
 
-    def follow(self, instruction: Instruction, opcode: Opcode, lanes: Lanes) -> None:
-        """Go through an instruction of P (10.3, 10.4)."""
-        defined = lanes.operand_keys(instruction).defined
-        if all(map(lanes.is_vector, defined)):
-            return
-        sources = [self._of(o, instruction, lanes) for o in instruction.operands[instruction.definitions :]]
-        sources += [None, None]
+    def behind(
+        self, instruction: Instruction, opcode: Opcode, lanes: Lanes, bits: Callable[[Iterable[Key]], int]
+    ) -> Nobody:
+        """What holds behind an instruction of P that defines a scalar (10.3, 10.4)."""
+        uses = instruction.operands[instruction.definitions :]
+        sources = [*(self._of(o, lambda o: bits(lanes.keys(o, instruction))) for o in uses), None, None]
         save, binary, compares = opcode.value("save"), opcode.value("mask"), {"compare", "cmpx"} & opcode.traits
         result: Truth = None
         active: Truth = None
@@ -111,22 +107,22 @@ class Nobody:
             result = active = OPERATIONS["compare"](self.active, None)
         elif binary or {"mask-move", "copy"} & opcode.traits:
             result = active = OPERATIONS[binary](sources[0], sources[1])
-        for key in defined:
-            self.masks.pop(key, None)
-        if writes_exec(instruction, opcode):
-            self.active = active
-        if result is not None and instruction.definitions:
-            self.masks.update(dict.fromkeys(lanes.keys(instruction.operands[0], instruction), result))
+        others = ~bits(lanes.operand_keys(instruction).defined)
+        first = bits(lanes.keys(instruction.operands[0], instruction)) if instruction.definitions else 0
+        return Nobody(
+            active if writes_exec(instruction, opcode) else self.active,
+            self.inside & others | (first if result else 0),
+            self.outside & others | (first if result is False else 0),
+        )
 
-    def _of(self, operand: Operand, instruction: Instruction, lanes: Lanes) -> Truth:
-        """Whether it is in what an operand is as a mask."""
+    def _of(self, operand: Operand, lanes: Callable[[Operand], int]) -> Truth:
+        """Whether it is in what an operand is as a mask; ``lanes``: those of an operand, as bits."""
         if operand.kind is Kind.IMMEDIATE:
             return {0: False, -1: True}.get(operand.number)
         if operand.register in EXEC_NAMES:
             return self.active
-        undefined = not operand.is_use or "undef" in operand.flags
-        values = {None} if undefined else {self.masks.get(k) for k in lanes.keys(operand, instruction)}
-        return values.pop() if len(values) == 1 else None
+        of = lanes(operand) if operand.is_use and "undef" not in operand.flags else 0
+        return None if not of else True if not of & ~self.inside else False if not of & ~self.outside else None
 
 
 class Masks:

@@ -133,6 +133,7 @@ class Ways:
         self._threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
         self._numbers: dict[Key, int] = {}
         self._codes: dict[int, _Code] = {}
+        self._tests: dict[int, Test | None] = {}
         self._one: list[int] = []
         self._aims: list[frozenset[int]] = []
 
@@ -170,7 +171,9 @@ class Ways:
 
     def _leads_by_zero(self, number: int, successor: int) -> bool:
         """Whether a branch on EXEC leads to a successor where EXEC is 0."""
-        test = test_of(self.both, number)
+        if number not in self._tests:
+            self._tests[number] = test_of(self.both, number)
+        test = self._tests[number]
         return test is not None and test.of_exec and test.is_zero(successor)
 
     def _origins(self, number: int, successor: int) -> Iterator[tuple[int, frozenset[int]]]:
@@ -236,12 +239,12 @@ class Ways:
         if not order or (not beside and any(code.calls for code in codes)):
             return None
         wide, wakes = self._widely(origin, order)
-        ends_so = not aims and not any(self._code(b).reads_exec for b in forward)
+        exec_unread = not aims and not any(self._code(b).reads_exec for b in forward)
         places = NONE.union(*(code.places if wide else code.everywhere for code in codes))
         lost = defined = written = 0
         for code in codes:
             lost, defined, written = lost | code.lost, defined | code.defined, written | code.written
-        return Way(order, beside, lost & ~defined, written, wide, places, wakes and not ends_so)
+        return Way(order, beside, lost & ~defined, written, wide, places, wakes and not exec_unread)
 
     def _in_order(self, blocks: set[int]) -> list[int]:
         """Blocks, each behind all that lead to it; none where some are in a loop."""
@@ -269,7 +272,7 @@ class Ways:
             leading = [known[ahead] for ahead in lanes.predecessors[block] if ahead in known]
             if block in lanes.successors(origin):
                 leading.append(Nobody())
-            left = leading[0].copy()
+            left = leading[0]
             for other in leading[1:]:
                 left = left.meet(other)
             for step in self._code(block).steps:
@@ -277,7 +280,7 @@ class Ways:
                 if left.active is not False:
                     wide |= step.awake
                 if step.last is not None:
-                    left.follow(*step.last, lanes)
+                    left = left.behind(*step.last, lanes, self._bits)
             known[block] = left
             ahead = lanes.successors(block)
             wakes = wakes or (left.active is not False and not within.issuperset(ahead or (-1,)))

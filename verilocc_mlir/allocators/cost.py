@@ -108,7 +108,7 @@ class CostModel:
         if cells.expensive:
             for span, start in zip(self._spans, starts, strict=True):
                 saved_cells.update(cells.expensive.intersection(range(start, start + span)))
-        copies_left = sum(
+        copies_left: float = sum(
             w for a, b, distance, w in self.pairs if distance is None or starts[b] != starts[a] + distance
         )
         copies_left += sum(w for a, goal, w in self.fixed if starts[a] != goal)
