@@ -184,6 +184,30 @@ def _arithmetic() -> Iterator[str]:
         yield _kernel(f"{text}  store {ty} %r, ptr addrspace(1) %q")
 
 
+def _generic() -> Iterator[str]:
+    """Addresses of private memory and of LDS that become generic ones: apertures are copied (src_private_base)."""
+    private = "  %a = alloca [4 x i32], addrspace(5)\n  %f = addrspacecast ptr addrspace(5) %a to ptr\n"
+    shared = "  %a = getelementptr [4 x i32], ptr addrspace(3) @l, i32 0, i32 %n\n"
+    shared += "  %f = addrspacecast ptr addrspace(3) %a to ptr\n"
+    lds = "@l = internal addrspace(3) global [4 x i32] poison"
+    callee = "define internal void @f(ptr %p, i32 %n) noinline {\n  store volatile i32 %n, ptr %p\n  ret void\n}"
+    for space, text, before in ((5, private, ""), (3, shared, lds)):
+        read = f"  %x = load i32, ptr addrspace({space}) %a\n  store i32 %x, ptr addrspace(1) %q"
+        yield _kernel(f"{text}  store volatile i32 %n, ptr %f\n{read}", before=before)
+        yield _kernel(f"{text}  call void @f(ptr %f, i32 %n)\n{read}", before=f"{before}\n{callee}")
+        chosen = "  %g = addrspacecast ptr addrspace(1) %p to ptr\n  %c = icmp ult i32 %n, 7\n"
+        chosen += "  %s = select i1 %c, ptr %f, ptr %g\n  store volatile i32 %n, ptr %s\n"
+        yield _kernel(f"{text}{chosen}{read}", before=before)
+        loaded = f"  %a = load ptr addrspace({space}), ptr addrspace(1) %p\n"
+        loaded += f"  %f = addrspacecast ptr addrspace({space}) %a to ptr\n  store ptr %f, ptr addrspace(1) %q"
+        yield _kernel(loaded)
+        back = f"  %f = load ptr, ptr addrspace(1) %p\n  %a = addrspacecast ptr %f to ptr addrspace({space})\n"
+        yield _kernel(f"{back}  store i32 %n, ptr addrspace({space}) %a")
+        name = {5: "private", 3: "shared"}[space]
+        asked = f"  %f = load ptr, ptr addrspace(1) %p\n  %c = call i1 @llvm.amdgcn.is.{name}(ptr %f)\n"
+        yield _kernel(f"{asked}  %z = zext i1 %c to i32\n  store i32 %z, ptr addrspace(1) %q")
+
+
 _KINDS = {
     "arithmetic": [*_arithmetic()],
     "atomics": [*_atomics()],
@@ -196,4 +220,5 @@ _KINDS = {
     "frames and traps": [*_frames()],
     "attributes": [*_attributes()],
     "LDS": [*_shared()],
+    "generic addresses": [*_generic()],
 }

@@ -29,6 +29,8 @@ _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
+_RESTORED = "S_SETREG_IMM32_B32"
+"""Of what writes an immediate the one behind which LLVM restores them (AMDGPULowerVGPREncoding.cpp)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
 """Moves that need no register but their own (11.2)."""
 _NO_UNITS: frozenset[int] = frozenset()
@@ -241,11 +243,18 @@ class Execution(Effects):
     def _require_followed(self, a: Instruction, opcode: Opcode) -> None:
         """No whole-wave code, no mode in which opcodes mean something else, nothing that takes registers away (6)."""
         is_not_followed = False
+        has_upper = self.both.processor.addressable_vgprs > 256
         if "setreg" in opcode.traits:
-            place = [o.number for o in a.operands if not o.is_implicit][-1] & 0xFFFF
+            explicit = [o for o in a.operands if not o.is_implicit]
+            place = explicit[-1].number & 0xFFFF
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
-            naming = _ADDRESSING | _UPPER if self.both.processor.addressable_vgprs > 256 else _ADDRESSING
+            naming = _ADDRESSING | _UPPER if has_upper else _ADDRESSING
             is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
+            if has_upper and not explicit[0].is_register and a.opcode != _RESTORED:
+                is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
+        if has_upper and "may-load" in opcode.traits:
+            results = a.operands[: a.definitions if self.both.before.grain == 1 else 0]
+            is_not_followed = any(len(self.both.before.keys(o, a)) == 1 for o in results)
         if "message" in opcode.traits and any(
             o.number & 0xFF == _DEALLOC_VGPRS for o in a.operands if not o.is_implicit
         ):

@@ -6,11 +6,9 @@ texts, in the same order; what the allocator added gets numbers that the text be
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 
-from smt_verifier.checker.model import Function, Instruction, Kind, MemoryOperand, Operand, Row
+from smt_verifier.checker.model import Function, Row
 from smt_verifier.checker.outcome import Refused
 
 _ADDED = {
@@ -30,7 +28,6 @@ Registers are spilled at an alignment of 4 bytes, halves at one of 2 (SIRegister
 """
 _GREATEST_SLOT = 128
 """Bytes of the widest tuple of registers."""
-_SCAVENGED = "machineFunctionInfo.scavengeFI"
 
 
 def object_numbers(before: Function, after: Function) -> Mapping[int, int]:
@@ -70,45 +67,6 @@ def fixed_numbers(before: Function, after: Function) -> Mapping[int, int]:
     if waiting:
         raise Refused("object", f"the fixed stack object {min(waiting)} is gone")
     return numbers
-
-
-def renumbered(before: Function, after: Function) -> Function:
-    """``after`` with its stack objects numbered as in ``before``.
-
-    Raises:
-        Refused: as for ``object_numbers`` and ``fixed_numbers``.
-    """
-    stack, fixed = object_numbers(before, after), fixed_numbers(before, after)
-    if all(old == new for table in (stack, fixed) for new, old in table.items()):
-        return after
-    tables = {Kind.FRAME_INDEX: stack, Kind.FIXED_FRAME: fixed}
-
-    def text(old: str) -> str:
-        return re.sub(r"%(stack|fixed-stack)\.([0-9]+)", named, old)
-
-    def named(match: re.Match[str]) -> str:
-        return f"%{match[1]}.{(stack if match[1] == 'stack' else fixed)[int(match[2])]}"
-
-    def operand(op: Operand) -> Operand:
-        return replace(op, text=text(op.text), number=tables[op.kind][op.number]) if op.kind in tables else op
-
-    def memory(m: MemoryOperand) -> MemoryOperand:
-        if m.stack_object < 0 and m.fixed_object < 0:
-            return m
-        number, fixed_number = stack.get(m.stack_object, -1), fixed.get(m.fixed_object, -1)
-        return replace(m, text=text(m.text), pointer=text(m.pointer), stack_object=number, fixed_object=fixed_number)
-
-    def instruction(i: Instruction) -> Instruction:
-        return replace(i, operands=tuple(map(operand, i.operands)), memory=tuple(map(memory, i.memory)))
-
-    blocks = tuple(replace(b, instructions=tuple(map(instruction, b.instructions))) for b in after.blocks)
-    return replace(
-        after,
-        blocks=blocks,
-        fields={key: text(value) if key == _SCAVENGED else value for key, value in after.fields.items()},
-        stack={stack[n]: row for n, row in after.stack.items()},
-        fixed_stack={fixed[n]: row for n, row in after.fixed_stack.items()},
-    )
 
 
 def _is_slot(row: Row) -> bool:

@@ -133,8 +133,9 @@ class Ways:
         self._threads = frozenset(unit for name in EXEC_NAMES for unit in both.after.register(name).units)
         self._numbers: dict[Key, int] = {}
         self._codes: dict[int, _Code] = {}
-        self._onwards: dict[int, list[int]] = {}
         self._tests: dict[int, Test | None] = {}
+        self._one: list[int] = []
+        self._aims: list[frozenset[int]] = []
 
     def of_edge(self, number: int, successor: int) -> list[Way]:
         """What LLVM may go through to come from a block to its successor."""
@@ -154,9 +155,13 @@ class Ways:
             if not lost or name in part.undefined or place in self._threads:
                 continue
             is_kept = name == ("^", place, 0, 0) and place not in both.named_after
-            is_live = is_kept or all(
-                any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead)
-                for ahead in ends
+            is_live = (
+                is_kept
+                or may_hold(both, place, frozenset())
+                or all(
+                    any(may_hold(both, place, declared_units(both.after, successor)) for successor in ahead)
+                    for ahead in ends
+                )
             )
             if way.written >> self._number(place) & 1 or not is_live:
                 return _goes_to(place)
@@ -189,19 +194,15 @@ class Ways:
                 elif self._leads_by_zero(ahead, block):
                     yield ahead, led
 
-    def _onward(self, number: int) -> list[int]:
-        """A block and those behind it, as long as each leads to one."""
-        way = self._onwards.get(number)
-        if way is None:
-            way = self._onwards[number] = [number]
-            while len(ahead := self.both.before.successors(way[-1])) == 1 and ahead[0] not in way:
-                way += ahead
-        return way
-
-    def _aims(self, number: int) -> frozenset[int]:
-        """Where the successors of a block lead to by way of blocks with one successor; -1: out of the function."""
-        lasts = [self._onward(successor)[-1] for successor in self.both.before.successors(number)]
-        return frozenset([last if self.both.before.successors(last) else -1 for last in lasts])
+    def _onward(self, number: int) -> set[int]:
+        """A block and those behind it, as long as each leads to one, or to several that may become one."""
+        onward, pending = {number}, [number]
+        while pending:
+            ahead = self.both.before.successors(pending.pop())
+            if len({self._one[block] for block in ahead}) == 1:
+                pending += {*ahead} - onward
+                onward.update(ahead)
+        return onward
 
     def _way(self, origin: int, led: frozenset[int], successor: int) -> Way | None:
         """What LLVM may go through if it deletes a branch, up to a block that it leads to where EXEC is 0; None:
@@ -211,8 +212,10 @@ class Ways:
             led: blocks with one successor by way of which it leads there.
         """
         lanes = self.both.before
+        if not self._one:
+            self._one, self._aims = _made_one(self.both)
         forward = self._onward(successor)
-        aims = self._aims(forward[-1])
+        aims = self._aims[successor]
         blocks, ends = set[int](), set[int]()
         pending = [s for s in lanes.successors(origin) if not self._leads_by_zero(origin, s)]
         while pending:
@@ -224,7 +227,7 @@ class Ways:
             elif block not in blocks:
                 blocks.add(block)
                 ahead = lanes.successors(block)
-                if len(ahead) != 1 and self._aims(block) == aims:
+                if len({self._one[place] for place in ahead}) != 1 and self._aims[block] == aims:
                     ends.add(-1)
                 elif not ahead:
                     return None
@@ -236,7 +239,7 @@ class Ways:
         if not order or (not beside and any(code.calls for code in codes)):
             return None
         wide, wakes = self._widely(origin, order)
-        exec_unread = not lanes.successors(forward[-1]) and not any(self._code(b).reads_exec for b in forward)
+        exec_unread = not aims and not any(self._code(b).reads_exec for b in forward)
         places = NONE.union(*(code.places if wide else code.everywhere for code in codes))
         lost = defined = written = 0
         for code in codes:
@@ -361,6 +364,39 @@ class Ways:
                 awake, wide = set[Key](), set[Key]()
         steps.append(_Step(frozenset(awake), frozenset(wide), None))
         return steps
+
+
+def _made_one(both: Both) -> tuple[list[int], list[frozenset[int]]]:
+    """For each block a number, the same for those that LLVM may make one of; and the numbers of the blocks to which it
+    leads where the way behind it parts, none where the function ends.
+
+    BranchFolder makes one of blocks with equal code that lead to the same ones, in any order of their instructions
+    (MachineBlockPlacement does it again behind the scheduler). Stores and calls are in no other number then.
+    """
+    lanes = both.before
+    ahead = [lanes.successors(number) for number in range(len(lanes.parts))]
+    effects: list[int] = []
+    for number in range(len(ahead)):
+        rows = [(i, both.forms.opcode(i)) for i in lanes.code(number)]
+        rows = [row for row in rows if not row[1].traits.isdisjoint(("may-store", "call"))]
+        effects.append(sum(both.moves[False].read(*row) is None for row in rows))
+    one = list(range(len(ahead)))
+    count = len(ahead)
+    while True:
+        ways: list[tuple[int, frozenset[int]]] = []
+        for number in range(len(ahead)):
+            total, aims, way, last = 0, frozenset[int](), set[int](), number
+            while last not in way:
+                way.add(last)
+                total += effects[last]
+                aims = frozenset(one[place] for place in ahead[last])
+                last = min(ahead[last]) if len(aims) == 1 else last
+            ways.append((total, aims))
+        numbers: dict[tuple[int, frozenset[int]], int] = {}
+        one = [numbers.setdefault(row, len(numbers)) for row in ways]
+        if len(numbers) == count:
+            return one, [aims for _, aims in ways]
+        count = len(numbers)
 
 
 def _cells(move: Move) -> Iterator[Key]:

@@ -20,7 +20,7 @@ from allocation import (
     without_lane_copies,
 )
 from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
-from support import TEST_DATA, cpu_of, each_kernel, few, kernel_paths, llc, long, run_llc
+from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, llc, long, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -375,8 +375,11 @@ def _tiles(count: int, columns: int) -> str:
     return "\n".join([*text, "  ret void\n}", 'attributes #0 = { "amdgpu-flat-work-group-size"="256,256" }\n'])
 
 
-@LOST_ON_THE_PATH
-@pytest.mark.parametrize(("count", "columns"), few((), [(1, 1), (4, 2), (16, 4)]))
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("count", "columns"),
+    [pytest.param(1, 1, marks=LOST_ON_THE_PATH), pytest.param(4, 2, marks=LOST_ON_THE_PATH), (16, 4)],
+)
 def test_what_matrix_operations_read_for_threads_that_left_the_loop_stays(count: int, columns: int) -> None:
     """A thread that has left a loop waits with what the operands held in its last iteration, and the matrix
     instructions of the others' iterations read it again. With 16 accumulators, and 256 registers in which threads wait

@@ -597,23 +597,66 @@ pub struct Way {
     pub wakes: bool,
 }
 
-/// A block and those behind it, as long as each leads to one.
-fn onward(before: &Function, number: usize) -> Vec<usize> {
-    let mut way = vec![number];
-    while let Some([next]) = way.last().map(|block| before.blocks[*block].successors.as_slice()) {
-        if way.contains(next) {
-            break;
+/// For each block a number, the same for those that LLVM may make one of: BranchFolder does of blocks with equal code that
+/// lead to the same ones, in any order of their instructions (MachineBlockPlacement, behind the scheduler), but never
+/// with another number of stores and calls; and the numbers of the blocks to which it leads where the way behind parts.
+pub type MadeOne = (usize, BTreeSet<usize>);
+
+fn made_one(context: &Context<'_>) -> Done<Vec<MadeOne>> {
+    let before = context.before;
+    let mut effects = Vec::new();
+    for block in &before.blocks {
+        let mut count = 0;
+        for i in block.instructions.iter().filter(|i| i.has("may-store") || i.has("call")) {
+            count += usize::from(moves::read(context, before, i)?.is_none());
         }
-        way.push(*next);
+        effects.push(count);
     }
-    way
+    let mut one: Vec<MadeOne> = (0..effects.len()).map(|number| (number, BTreeSet::new())).collect();
+    let mut known = effects.len();
+    loop {
+        let mut numbers: BTreeMap<(usize, BTreeSet<usize>), usize> = BTreeMap::new();
+        let row = |number: usize| {
+            let (mut total, mut passed, mut last) = (0, BTreeSet::new(), number);
+            loop {
+                passed.insert(last);
+                total += effects[last];
+                let ahead = &before.blocks[last].successors;
+                let aims: BTreeSet<usize> = ahead.iter().map(|next| one[*next].0).collect();
+                match ahead.iter().min().filter(|next| aims.len() == 1 && !passed.contains(next)) {
+                    Some(next) => last = *next,
+                    None => return (total, aims),
+                }
+            }
+        };
+        let rows: Vec<_> = (0..effects.len()).map(row).collect();
+        one.clear();
+        for (total, aims) in rows {
+            let next = numbers.len();
+            one.push((*numbers.entry((total, aims.clone())).or_insert(next), aims));
+        }
+        if numbers.len() == known {
+            return Ok(one);
+        }
+        known = numbers.len();
+    }
 }
 
-/// Where the successors of a block lead to by way of blocks with one successor; `None`: out of the function.
-fn aims(before: &Function, number: usize) -> BTreeSet<Option<usize>> {
-    let ahead = before.blocks[number].successors.iter();
-    let lasts = ahead.filter_map(|next| onward(before, *next).last().copied());
-    lasts.map(|last| Some(last).filter(|last| !before.blocks[*last].successors.is_empty())).collect()
+/// A block and those behind it, as long as each leads to one, or to several that may become one.
+fn onward(before: &Function, one: &[MadeOne], number: usize) -> BTreeSet<usize> {
+    let (mut onward, mut pending) = (BTreeSet::from([number]), vec![number]);
+    while let Some(block) = pending.pop() {
+        let ahead = &before.blocks[block].successors;
+        if !parts(one, ahead) {
+            pending.extend(ahead.iter().copied().filter(|next| onward.insert(*next)));
+        }
+    }
+    onward
+}
+
+/// Whether these are none, or several that do not become one.
+fn parts(one: &[MadeOne], ahead: &[usize]) -> bool {
+    ahead.iter().map(|next| one[*next].0).collect::<BTreeSet<_>>().len() != 1
 }
 
 /// Whether a branch on EXEC leads from a block to another one where EXEC is 0.
@@ -659,9 +702,13 @@ fn has_code(context: &Context<'_>, number: usize) -> bool {
 fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: usize) -> Done<Option<Way>> {
     let before = context.before;
     let led = context.led.get_or_init(|| predecessors(&successors(before)));
-    let forward = onward(before, successor);
-    let last = forward.last().copied().unwrap_or(successor);
-    let aimed = aims(before, last);
+    if context.made_one.get().is_none() {
+        // Nobody has set it since.
+        let _ = context.made_one.set(made_one(context)?);
+    }
+    let Some(one) = context.made_one.get() else { return Ok(None) };
+    let forward = onward(before, one, successor);
+    let aims = &one[successor].1;
     let other = |next: &usize| !leads_by_zero(before, origin, *next);
     let mut pending: Vec<usize> = before.blocks[origin].successors.iter().copied().filter(other).collect();
     let (mut blocks, mut straight) = (BTreeSet::new(), true);
@@ -677,10 +724,9 @@ fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: us
             continue;
         }
         match before.blocks[block].successors.as_slice() {
-            [next] => pending.push(*next),
-            _ if aims(before, block) == aimed => straight = false,
+            ahead if parts(one, ahead) && one[block].1 == *aims => straight = false,
             [] => return Ok(None),
-            several => pending.extend(several),
+            ahead => pending.extend(ahead),
         }
     }
     let Some(order) = in_order(before, led, &blocks) else { return Ok(None) };
@@ -691,7 +737,7 @@ fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: us
     }
     let code = forward.iter().flat_map(|block| &before.blocks[*block].instructions);
     let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
-    let ends = before.blocks[last].successors.is_empty() && !code.flat_map(|i| &i.operands).any(is_exec);
+    let ends = aims.is_empty() && !code.flat_map(|i| &i.operands).any(is_exec);
     let (lost, written) = passed(context, &blocks)?;
     let (wide, wakes) = widely(before, led, origin, &order);
     let rows = rows(context)?;

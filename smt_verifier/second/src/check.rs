@@ -11,7 +11,7 @@ use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::{info, registers_in, value};
 use crate::joined;
-use crate::lanes::{Lane, Map, Of, Set};
+use crate::lanes::{Lane, Map, Of, Set, FIRST_AGPR};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
@@ -684,7 +684,8 @@ impl<'a> Walk<'a> {
         let odd = odd.iter().any(|word| i.has(word) || !i.value(word).is_empty());
         // A write of MODE that reaches the bits which let indices or skips change what follows, or which are upper bits
         // of VGPRs' numbers.
-        let upper = if self.context.processor.addressable_vgprs > 256 { 12..=19 } else { 27..=28 };
+        let has_upper = self.context.processor.addressable_vgprs > 256;
+        let upper = if has_upper { 12..=19 } else { 27..=28 };
         let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
         // TRAPSTS beside MODE: others move scratch, take registers away, or checks of what is not ready.
         let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
@@ -693,8 +694,12 @@ impl<'a> Walk<'a> {
             let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
             !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
+        // An immediate overwrites them, and LLVM restores them behind this opcode alone (AMDGPULowerVGPREncoding).
+        let lost = last.is_some_and(|_| !i.operands[0].is_register() && i.name != "S_SETREG_IMM32_B32");
+        let lost = lost && self.context.touched_after.iter().any(|unit| (512..FIRST_AGPR).contains(unit));
         // By this message a wave gives its VGPRs back.
         let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
+        let odd = odd || has_upper && lost;
         ensure!(!odd && !reaches && !leaves, "not-followed", i, "an instruction that is not followed");
         Ok(())
     }
@@ -889,6 +894,10 @@ impl<'a> Walk<'a> {
     fn pair(&mut self, p: &'a Instruction, q: &'a Instruction) -> Done {
         let context = self.context;
         self.followed(p)?;
+        // A load into half a register writes all of it (SRAM ECC; GCNSubtarget::d16PreservesUnusedBits).
+        let halves = !self.context.coarse && self.context.processor.addressable_vgprs > 256 && p.has("may-load");
+        let halves = halves && p.operands.iter().take(p.definitions).any(|o| o.lanes.len() == 1);
+        ensure!(!halves, "not-followed", p, "a load into half a register");
         self.waiting_callers(q)?;
         let moving =
             moves::read(context, context.before, p)?.is_some() || moves::read(context, context.after, q)?.is_some();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::rc::Rc;
 
-use crate::behind::Written;
+use crate::behind::{MadeOne, Written};
 use crate::check::{is_moving, is_reload};
 use crate::header::{info, object, registers_in, Objects};
 use crate::lanes::{Lane, Map, Of, Set, EXEC, FIRST_SCALAR, FLAT_SCRATCH};
@@ -58,6 +58,8 @@ pub struct Context<'a> {
     pub written: OnceCell<Vec<Written>>,
     /// The blocks of P that lead to each, likewise.
     pub led: OnceCell<Vec<BTreeSet<usize>>>,
+    /// And those of which LLVM may make one.
+    pub made_one: OnceCell<Vec<MadeOne>>,
     /// Instructions of P that some `repeat` of the certificate names.
     pub repeated: Set<(u32, u32)>,
 }
@@ -180,6 +182,7 @@ impl<'a> Context<'a> {
             preserved: BTreeSet::new(),
             written: OnceCell::new(),
             led: OnceCell::new(),
+            made_one: OnceCell::new(),
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,
