@@ -32,6 +32,8 @@ class Test:
         return (successor == self.target) == self.on_zero
 
 
+_ACTS = ("may-store", "call", "asm", "side-effects")
+"""Traits of what nobody may do whom P has wait."""
 _TESTS = {"exec0": (True, True), "exec1": (True, False), "scc0": (False, True), "scc1": (False, False)}
 
 
@@ -62,7 +64,7 @@ class Way:
         lost, written: scalar names that P leaves undefined there, and places that Q writes, as bits (``Ways``).
         wide: vector names that P defines for threads that wait, too.
         wide_places: vector places that Q may write for them, where it goes ``beside``.
-        wakes: threads may be active behind it.
+        wakes: threads may be active behind it, or where something acts.
     """
 
     blocks: Iterable[int]
@@ -95,11 +97,13 @@ class _Step:
     Attributes:
         awake: vector names that they define for active threads. ``wide``: for threads that wait, too.
         last: the one that defines a scalar, and what is known of its opcode; None at the end.
+        acts: one of them stores, calls, or has other effects.
     """
 
     awake: Names
     wide: Names
     last: tuple[Instruction, Opcode] | None
+    acts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +242,13 @@ class Ways:
         beside = any(self._code(b).is_code for b in led) or (ends != {successor} and self._code(successor).is_code)
         if not order or (not beside and any(code.calls for code in codes)):
             return None
-        wide, wakes = self._widely(origin, order)
+        wide, wakes, acts = self._widely(origin, order)
         exec_unread = not aims and not any(self._code(b).reads_exec for b in forward)
         places = NONE.union(*(code.places if wide else code.everywhere for code in codes))
         lost = defined = written = 0
         for code in codes:
             lost, defined, written = lost | code.lost, defined | code.defined, written | code.written
-        return Way(order, beside, lost & ~defined, written, wide, places, wakes and not exec_unread)
+        return Way(order, beside, lost & ~defined, written, wide, places, acts or (wakes and not exec_unread))
 
     def _in_order(self, blocks: set[int]) -> list[int]:
         """Blocks, each behind all that lead to it; none where some are in a loop."""
@@ -261,12 +265,12 @@ class Ways:
                     ready.append(successor)
         return order if len(order) == len(blocks) else []
 
-    def _widely(self, origin: int, order: list[int]) -> tuple[Names, bool]:
-        """Vector names that P defines for threads that wait at a branch, too, in blocks that it skips, and whether
-        threads may be active behind those.
+    def _widely(self, origin: int, order: list[int]) -> tuple[Names, bool, bool]:
+        """Vector names that P defines for threads that wait at a branch, too, in blocks that it skips; whether threads
+        may be active behind those, and where something acts in them.
         """
         lanes = self.both.before
-        wide, wakes, within = set[Key](), False, frozenset(order)
+        wide, wakes, acts, within = set[Key](), False, False, frozenset(order)
         known: dict[int, Nobody] = {}
         for block in order:
             leading = [known[ahead] for ahead in lanes.predecessors[block] if ahead in known]
@@ -279,12 +283,13 @@ class Ways:
                 wide |= step.wide
                 if left.active is not False:
                     wide |= step.awake
+                    acts = acts or step.acts
                 if step.last is not None:
                     left = left.behind(*step.last, lanes, self._bits)
             known[block] = left
             ahead = lanes.successors(block)
             wakes = wakes or (left.active is not False and not within.issuperset(ahead or (-1,)))
-        return frozenset(wide), wakes
+        return frozenset(wide), wakes, acts
 
     # What is known of blocks.
 
@@ -353,16 +358,17 @@ class Ways:
     def _steps(self, code: Iterable[Instruction]) -> list[_Step]:
         lanes = self.both.before
         steps: list[_Step] = []
-        awake, wide = set[Key](), set[Key]()
+        awake, wide, acts = set[Key](), set[Key](), False
         for i in code:
             opcode = self.both.forms.opcode(i)
             reaches = opcode.value("reach") in ("writes", "unclear") and not opcode.value("lane-operand")
+            acts = acts or not opcode.traits.isdisjoint(_ACTS)
             defined = lanes.operand_keys(i).defined
             (wide if reaches else awake).update(k for k in defined if lanes.is_vector(k))
             if not all(map(lanes.is_vector, defined)):
-                steps.append(_Step(frozenset(awake), frozenset(wide), (i, opcode)))
-                awake, wide = set[Key](), set[Key]()
-        steps.append(_Step(frozenset(awake), frozenset(wide), None))
+                steps.append(_Step(frozenset(awake), frozenset(wide), (i, opcode), acts))
+                awake, wide, acts = set[Key](), set[Key](), False
+        steps.append(_Step(frozenset(awake), frozenset(wide), None, acts))
         return steps
 
 

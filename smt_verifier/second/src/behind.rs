@@ -739,14 +739,14 @@ fn way(context: &Context<'_>, origin: usize, by: &BTreeSet<usize>, successor: us
     let is_exec = |o: &Operand| o.lanes.iter().any(|lane| lane.is_exec());
     let ends = aims.is_empty() && !code.flat_map(|i| &i.operands).any(is_exec);
     let (lost, written) = passed(context, &blocks)?;
-    let (wide, wakes) = widely(before, led, origin, &order);
+    let (wide, wakes, acts) = widely(before, led, origin, &order);
     let rows = rows(context)?;
     let places = order.iter().flat_map(|block| match wide.is_empty() {
         true => &rows[*block].everywhere,
         false => &rows[*block].vectors,
     });
     let wide_places = places.copied().collect();
-    Ok(Some(Way { blocks, beside, lost, written, wide, wide_places, wakes: wakes && !ends }))
+    Ok(Some(Way { blocks, beside, lost, written, wide, wide_places, wakes: acts || wakes && !ends }))
 }
 
 impl Way {
@@ -787,9 +787,13 @@ fn in_order(before: &Function, led: &[BTreeSet<usize>], blocks: &BTreeSet<usize>
     (order.len() == blocks.len()).then_some(order)
 }
 
-/// Of what such a branch skips, in order: vector names that P defines for threads that wait, too, and whether some may be active behind.
-fn widely(before: &Function, led: &[BTreeSet<usize>], number: usize, skipped: &[usize]) -> (Set<Lane>, bool) {
-    let (mut wide, mut wakes) = (Set::default(), false);
+/// What nobody may do whom P has wait (spec 12.2).
+const ACTS: [&str; 4] = ["may-store", "call", "asm", "side-effects"];
+
+/// Of what such a branch skips, in order: vector names that P defines for threads that wait, too, whether some may be active behind,
+/// and whether some may be where something acts.
+fn widely(before: &Function, led: &[BTreeSet<usize>], number: usize, skipped: &[usize]) -> (Set<Lane>, bool, bool) {
+    let (mut wide, mut wakes, mut acts) = (Set::default(), false, false);
     let mut known: BTreeMap<usize, Nobody> = BTreeMap::new();
     for block in skipped {
         let entered = before.blocks[number].successors.contains(block);
@@ -801,6 +805,7 @@ fn widely(before: &Function, led: &[BTreeSet<usize>], number: usize, skipped: &[
             if left.active != Some(false) || reaches {
                 wide.extend(i.lanes(Operand::is_def).into_iter().filter(|lane| lane.vector));
             }
+            acts |= left.active != Some(false) && ACTS.iter().any(|word| i.has(word));
             left.follow(i);
         }
         known.insert(*block, left);
@@ -809,7 +814,7 @@ fn widely(before: &Function, led: &[BTreeSet<usize>], number: usize, skipped: &[
         let ahead = &before.blocks[*block].successors;
         wakes |= left.active != Some(false) && (ahead.is_empty() || !ahead.iter().all(|next| known.contains_key(next)));
     }
-    (wide, wakes)
+    (wide, wakes, acts)
 }
 
 /// Of what such a branch skips: scalar names that P leaves undefined, and scalar places that Q writes.

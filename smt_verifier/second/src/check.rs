@@ -1056,7 +1056,7 @@ impl<'a> Walk<'a> {
         let live =
             [context.before, context.after].into_iter().flat_map(|text| &text.blocks).flat_map(|block| &block.liveins);
         let units =
-            context.touched.iter().chain(live.flat_map(|(register, _)| &register.units)).chain(&context.limits.saved);
+            context.touched.iter().chain(live.flat_map(|(register, _)| &register.units)).chain(&context.restored);
         let units: BTreeSet<u32> = units.copied().collect();
         for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !context.limits.kept.contains(unit)) {
             self.state.lose(Lane::unit(unit), Side::Name, &run);
@@ -1065,14 +1065,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14), but not for reloads.
+    /// Spec 12.3.
     fn restored(&self, q: &Instruction) -> Done {
-        let (context, limits) = (self.context, self.context.limits);
-        let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
-        let kept = |unit: &u32| set_aside(unit) && !context.reloaded.contains(unit);
+        let context = self.context;
         // LLVM deletes a copy that nothing reads in a block without successors, and a return does not say what it needs.
         let unread = self.texts.left[self.block].unread();
-        for unit in limits.saved.iter().filter(|unit| !(kept(unit) || context.coarse && **unit % 2 == 1)) {
+        for unit in &context.restored {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
             let held =
                 held && !unread.contains(&Lane::unit(*unit)) && !self.state.wave().is_unwritten(Lane::unit(*unit));

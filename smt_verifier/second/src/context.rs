@@ -52,8 +52,9 @@ pub struct Context<'a> {
     pub frame_units: Set<u32>,
     /// Units that moves and instructions without code of P define (spec 13.6).
     pub moved_units: Set<u32>,
-    /// Units that reloads of scalars of Q write (spec 12.3).
-    pub reloaded: Set<u32>,
+    /// Units that hold at a return what they held at entry (spec 12.3). The stack pointer and its like are for pairs to
+    /// change, as P does (spec 14), but not for reloads of scalars.
+    pub restored: BTreeSet<u32>,
     /// What each block writes, once it was asked for (spec 12.2).
     pub written: OnceCell<Vec<Written>>,
     /// The blocks of P that lead to each, likewise.
@@ -189,9 +190,13 @@ impl<'a> Context<'a> {
             has_virtual: after.has_virtual(),
             frame_units: frame_units([before, after]),
             moved_units: defined(before, is_moving),
-            reloaded: defined(after, is_reload),
+            restored: BTreeSet::new(),
             repeated: Set::default(),
         };
+        let reloaded = defined(after, is_reload);
+        let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
+        let restored = limits.saved.iter().filter(|unit| !set_aside(unit) || reloaded.contains(unit));
+        context.restored = restored.filter(|unit| !coarse || *unit % 2 == 0).copied().collect();
         let mut scalar: Set<u32> = Set::default();
         for text in [before, after] {
             let other = text.stack.iter().filter(|(_, row)| object(row, "type") != "spill-slot");

@@ -299,7 +299,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
     // Threads that wait start with the same registers in both texts; all others know only what is declared.
     let (mut scalar, mut vector, mut undeclared) = (state::Part::default(), state::Part::default(), Vec::new());
     let mut units = context.touched.clone();
-    units.extend(&context.limits.saved);
+    units.extend(&context.restored);
     for unit in units {
         let lane = Lane::unit(unit);
         let part = if lane.vector { &mut vector } else { &mut scalar };
@@ -309,7 +309,7 @@ pub fn of_function(context: &Context<'_>, block: &Block) -> State {
         } else if lane.vector {
             undeclared.push(lane);
         }
-        if (declared || !context.touched_after.contains(&unit)) && context.limits.saved.contains(&unit) {
+        if (declared || !context.touched_after.contains(&unit)) && context.restored.contains(&unit) {
             part.add(lane, Lane::entry(unit));
         }
     }
