@@ -112,7 +112,9 @@ def test_thresholds_are_the_nearest_and_a_plan_frees_what_is_missing(path: Path)
     vgprs = file_of(function, "VGPR")
     assert function.waves <= function.other_limit <= target(cpu_of(path)).max_waves
     assert function.resources is not None
-    assert function.resources.waves <= function.waves
+    # What must be spilled counts for the waves, and takes no registers in the code.
+    spills = any(file.most > file.available for file in function.files)
+    assert spills or function.resources.waves <= function.waves
     assert vgprs.most <= function.resources.vgprs or function.moved
     if vgprs.more_waves is not None:
         assert vgprs.more_waves.registers < vgprs.most

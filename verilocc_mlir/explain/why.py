@@ -57,7 +57,7 @@ def why_function(
     """
     views = [_View(record, preamble, target) for record in records]
     peaks = {bank: peak(view.curve(bank))[0] for view in views for bank in view.banks}
-    # What is beyond the budget is spilled and costs no waves.
+    # Thresholds are those of the code: what is beyond the budget is spilled then.
     needs = {bank: min(peaks[bank], view.available(bank)) for view in views for bank in view.banks}
     attributes = function_attributes(preamble, records[0].function)
     size, lds = flat_work_group_size(attributes, target), attributes.lds_bytes + launch_lds
