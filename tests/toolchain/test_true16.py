@@ -61,6 +61,13 @@ def test_a_copy_of_a_narrow_register_into_a_wide_one_is_seen(line: str, broken: 
     assert copies_between_widths(text) == broken
 
 
+def test_each_function_numbers_its_registers_anew() -> None:
+    wide = "---\nname: f\nbody: |\n    %1:vreg_64 = A\n    %2:vreg_64 = COPY %1\n"
+    narrow = "---\nname: g\nbody: |\n    %1:vgpr_32 = A\n"
+    assert not copies_between_widths(wide + narrow)
+    assert copies_between_widths(wide.replace("%1:vreg_64", "%1:vgpr_32") + wide)
+
+
 @pytest.mark.parametrize("ir", [FIRST_OF_FOUR, CLASS])
 def test_where_llvm_makes_one_the_kernel_is_proved_without_16_bit_registers(ir: str) -> None:
     toolchain = find_toolchain(None)

@@ -232,12 +232,16 @@ _HALF_AS_WHOLE = re.compile(
 
 def copies_between_widths(mir: str) -> bool:
     """Whether pre-RA machine IR copies a 32-bit vector register into a wider one, or half a scalar into a whole one."""
-    if _HALF_AS_WHOLE.search(mir):
+    return any(map(_copies_between_widths, _documents(mir)))
+
+
+def _copies_between_widths(function: str) -> bool:
+    if _HALF_AS_WHOLE.search(function):
         return True
-    copies = _COPY.findall(mir)
+    copies = _COPY.findall(function)
     if not copies:
         return False
-    classes = dict(_DEFINED.findall(mir))
+    classes = dict(_DEFINED.findall(function))
     return any(_NARROW.fullmatch(classes.get(source, "")) for _, source in copies)
 
 
