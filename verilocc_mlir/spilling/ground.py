@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import exec_masks, is_terminator
@@ -11,7 +11,7 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.problem.build import frequency, lane_groups, phase_waiting
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
-from verilocc_mlir.spilling.gaps import RegisterGaps, ones, parts_of, register_gaps
+from verilocc_mlir.spilling.gaps import Gap, RegisterGaps, ones, parts_of, register_gaps
 from verilocc_mlir.spilling.plan import Costs, insertion_places
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import full_lanes, subregister_lanes
@@ -30,6 +30,7 @@ class Ground:
         weights: estimated executions of blocks, ascending.
         even: tuples start at even registers.
         waiting: registers whose lanes in inactive threads are needed where no code of the threads reads them.
+        masks_of_reads: EXEC of what reads behind a gap, of the gaps that were asked for (``splitting/parts.py``).
     """
 
     function: MachineFunction
@@ -43,6 +44,7 @@ class Ground:
     weights: tuple[float, ...]
     even: bool
     waiting: frozenset[int]
+    masks_of_reads: dict[Gap, set[int]] = field(default_factory=dict["Gap", set[int]], repr=False, compare=False)
 
 
 def ground(function: MachineFunction, problem: AllocationProblem, target: Target) -> Ground:

@@ -148,7 +148,9 @@ def _cuts(gap: Gap, ground: Ground, limit: float) -> list[int]:
     masks = costs.masks
     if masks is None:
         return [*at]
-    needed = _masks_of_reads(gap, masks)
+    needed = ground.masks_of_reads.get(gap)
+    if needed is None:
+        needed = ground.masks_of_reads[gap] = _masks_of_reads(gap, masks)
     stop = places.first[gap.block + 1]
 
     def mask(index: int) -> int:
