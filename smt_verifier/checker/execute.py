@@ -254,7 +254,7 @@ class Execution(Effects):
                 is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
         if has_upper and "may-load" in opcode.traits:
             results = a.operands[: a.definitions if self.both.before.grain == 1 else 0]
-            is_not_followed = any(len(self.both.before.keys(o, a)) == 1 for o in results)
+            is_not_followed |= any(len(self.both.before.keys(o, a)) == 1 for o in results)
         if "message" in opcode.traits and any(
             o.number & 0xFF == _DEALLOC_VGPRS for o in a.operands if not o.is_implicit
         ):

@@ -19,10 +19,8 @@ from support import HEARING, REPOSITORY, llc, long
 
 import verilocc_mlir
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.cost.compare import Ground
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks import iree as hook
-from verilocc_mlir.hooks.baseline import Comparison, Decision
 from verilocc_mlir.hooks.iree import compile_mlir, interface_differences
 from verilocc_mlir.hooks.iree_compiler import VARIABLE, IreeCompiler, dump_flags, find_iree_compile, read_dispatches
 from verilocc_mlir.hooks.iree_result import IreeResult, accounted
@@ -302,34 +300,6 @@ def test_what_nobody_proves_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     result = compile_mlir(ADD, target="gfx942", replace="never", cache=False)
     assert (result.kernels[0].status, result.exit_code) == ("declined", 3)
     assert str(result.kernels[0].native) == "native, unknown: seeded"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("ground", "policy", "status", "exit_code"),
-    [
-        (Ground.NOTHING, "better", "proved", 0),
-        (Ground.WAVES, "better", "declined", 3),
-        (Ground.NOTHING, "never", "declined", 3),
-    ],
-)
-def test_ours_is_taken_where_only_it_is_proved_and_nothing_else_tells_the_two_apart(
-    ground: Ground, policy: str, status: str, exit_code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> NoReturn:
-        raise ToolchainError("seeded")
-
-    def dearer(*_: object) -> Comparison:
-        return Comparison({}, {}, decisions={"k": Decision("takes 1.01 of its modelled cycles", ground.value)})
-
-    monkeypatch.setattr(hook, "compare_code", dearer)
-    theirs = compile_mlir(ADD, target="gfx942", replace=policy, cache=False)
-    assert (theirs.kernels[0].status, theirs.exit_code) == ("native, proved", 0)
-    monkeypatch.setattr(hook, "stopped_kernels", refused)
-    result = compile_mlir(ADD, target="gfx942", replace=policy, cache=False)
-    (kernel,) = result.kernels
-    assert (kernel.status, result.exit_code) == (status, exit_code)
-    assert (kernel.code_object == kernel.own) == (status == "declined")
 
 
 SUM = """

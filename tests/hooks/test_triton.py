@@ -25,11 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unse
 sys.path.insert(0, str(REPOSITORY / "examples"))
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 from verilocc_mlir.allocators import registry  # noqa: E402
-from verilocc_mlir.cost.compare import Ground  # noqa: E402
 from verilocc_mlir.errors import InputError, UnsupportedError  # noqa: E402
 from verilocc_mlir.hooks import triton as hook  # noqa: E402
-from verilocc_mlir.hooks.baseline import Comparison, Decision  # noqa: E402
-from verilocc_mlir.hooks.kernels import NativeVerdict  # noqa: E402
 from verilocc_mlir.hooks.triton import stages as hook_stages  # noqa: E402
 from verilocc_mlir.pipeline.options import with_options  # noqa: E402
 from verilocc_mlir.problem.model import AllocationProblem, Proposal  # noqa: E402
@@ -547,29 +544,6 @@ def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() ->
     dearer = sides["ours"]["scaled_sum"]["cycles"] > sides["theirs"]["scaled_sum"]["cycles"]
     assert better.asm["hsaco"] == (plain if dearer else ours).asm["hsaco"]
     assert better.metadata.verilocc["kind"] == ("declined" if dearer else "proved")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("ground", "is_proved", "kind"),
-    [(Ground.NOTHING, False, "proved"), (Ground.NOTHING, True, "declined"), (Ground.WAVES, False, "declined")],
-)
-def test_ours_is_taken_where_only_it_is_proved_and_nothing_else_tells_the_two_apart(
-    ground: Ground, is_proved: bool, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dearer(*_: object) -> Comparison:
-        return Comparison({}, {}, decisions={"k": Decision("takes 1.01 of its modelled cycles", ground.value)})
-
-    def judged(*_: object) -> NativeVerdict:
-        return NativeVerdict("proved" if is_proved else "unknown", 2, 3, "" if is_proved else "seeded")
-
-    plain = build_sum("gfx942", 128)
-    monkeypatch.setattr(hook_stages, "compare_code", dearer)
-    monkeypatch.setattr(hook_stages, "native_verdict", judged)
-    hook.install()
-    built = build_sum("gfx942", 128)
-    assert built.metadata.verilocc["kind"] == kind
-    assert (built.asm["hsaco"] == plain.asm["hsaco"]) == (kind == "declined")
 
 
 @pytest.mark.long
