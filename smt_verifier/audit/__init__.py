@@ -7,7 +7,8 @@ audits a whole file.
 
 from __future__ import annotations
 
-from smt_verifier.audit.core.callees import check_calls, may_write
+from typing import TYPE_CHECKING, Any
+
 from smt_verifier.audit.core.report import (
     RULES,
     AuditReport,
@@ -18,6 +19,9 @@ from smt_verifier.audit.core.report import (
     MoveCounts,
 )
 from smt_verifier.audit.driver import audit, audit_function
+
+if TYPE_CHECKING:
+    from smt_verifier.audit.core.callees import check_calls, may_write
 
 __all__ = [
     "RULES",
@@ -32,3 +36,12 @@ __all__ = [
     "check_calls",
     "may_write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A module without calls needs nothing of the core, as long as the checkers accept.
+    if name in __all__:
+        from smt_verifier.audit.core import callees
+
+        return getattr(callees, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 
-from smt_verifier.audit.core import rules
-from smt_verifier.audit.core.judge import judge_module
-from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
-from smt_verifier.audit.search import moves_between, search_proof
+from smt_verifier.audit.core.report import (
+    FAULTS,
+    RULES,
+    AuditReport,
+    Finding,
+    FunctionAudit,
+    MoveCounts,
+    moves_between,
+)
 from smt_verifier.certificate.disagreement import keep_disagreement
 from smt_verifier.certificate.verdict import LARGE, Certification, certify_texts
 from smt_verifier.checker.tables import tables
-from smt_verifier.outcome import Outcome, combine
+from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile, OperandKind
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.target.targets import Target
-
-_PAIR_RULES = rules.PAIR_RULES
-"""This project's own rules of the search, all of which the specification has."""
 
 
 def audit(
@@ -63,7 +66,7 @@ def audit(
                 third=third,
                 after=post,
             )
-            audits.append(_with_module(function_audit, pre, post, target))
+            audits.append(_search().with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
     return AuditReport(tuple(audits))
 
@@ -92,7 +95,7 @@ def audit_function(
     """
     texts = _alone(file, pre, pre), _alone(after, post, post) if after is not None else _alone(file, pre, post)
     certification = certify_texts(*texts, pre.name, target.name, saved_later=saved_later)
-    only_checkers = not third and solver in (None, default_solver()) and rules.PAIR_RULES == _PAIR_RULES
+    only_checkers = not third and solver in (None, default_solver()) and tuple(FAULTS) == RULES
     if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
@@ -105,7 +108,8 @@ def audit_function(
     if certification.disagree:
         kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)
     try:
-        searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
+        asked = solver or default_solver()
+        searched = _search().search_proof(file, pre, post, target, timeout_s, asked, saved_later=saved_later)
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
@@ -120,6 +124,13 @@ def audit_function(
     if kept:
         message = f"the checkers disagree, one of them has a fault, please report it ({kept}): {why}"
     return replace(agreed, outcome=Outcome.UNKNOWN, findings=(Finding("certificate", Outcome.UNKNOWN, message),))
+
+
+def _search() -> ModuleType:
+    """The search and its core: half of what an audit loads, and most audits end with the checkers."""
+    from smt_verifier.audit import search
+
+    return search
 
 
 def _with_certificate(searched: FunctionAudit, certification: Certification) -> FunctionAudit:
@@ -147,13 +158,6 @@ def _alone(file: MirFile, own: MachineFunction, function: MachineFunction) -> st
 def _masks(function: MachineFunction) -> Iterator[str]:
     """Register masks of a function's calls."""
     return (op.text for op in function.distinct_operands if op.kind is OperandKind.REGMASK)
-
-
-def _with_module(function_audit: FunctionAudit, pre: MirFile, post: MirFile, target: Target) -> FunctionAudit:
-    """Add what the module's own text shows about the function."""
-    findings = judge_module(function_audit.function, pre, post, target)
-    outcome = combine((function_audit.outcome, *(f.outcome for f in findings)))
-    return replace(function_audit, outcome=outcome, findings=(*function_audit.findings, *findings))
 
 
 def _single(function: str, outcome: Outcome, rule: str, message: str) -> FunctionAudit:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from smt_verifier.audit.align import align, anchor_key
-from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
+from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_module, judge_structure, judge_values, sides_of
 from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
-from smt_verifier.audit.core.opcodes import SPILLS, spill_of
 from smt_verifier.audit.core.pairs import Step, operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
-from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts
+from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts, moves_between
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone, is_pure
 from smt_verifier.audit.core.undefined_inputs import rests_on_values, undecided, with_equal_undefined_inputs
@@ -264,16 +263,8 @@ def _moves(product: Product) -> MoveCounts:
     return moves_between(product.pre, product.post, len(rematerialised))
 
 
-def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: int) -> MoveCounts:
-    """The copies and spill code of both sides; ``rematerialised``: instructions that only the post-RA side has."""
-    count: Counter[str] = Counter()
-    for block in pre.blocks:
-        count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
-    for block in post.blocks:
-        for instruction in block.instructions:
-            kind = spill_of(instruction.opcode) if instruction.opcode.startswith(SPILLS) else None
-            if instruction.opcode == "COPY":
-                count["after"] += 1
-            elif kind is not None:
-                count["saves" if kind[2] else "reloads"] += 1
-    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], rematerialised)
+def with_module(function_audit: FunctionAudit, pre: MirFile, post: MirFile, target: Target) -> FunctionAudit:
+    """Add what the module's own text shows about the function."""
+    findings = judge_module(function_audit.function, pre, post, target)
+    outcome = combine((function_audit.outcome, *(f.outcome for f in findings)))
+    return replace(function_audit, outcome=outcome, findings=(*function_audit.findings, *findings))

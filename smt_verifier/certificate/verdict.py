@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smt_verifier.certificate.produce import certify
 from smt_verifier.certificate.second import made_certificate, second_checker
 from smt_verifier.certificate.write import write_certificate
 from smt_verifier.checker.certificate import read_certificate
@@ -82,6 +81,9 @@ def certify_texts(
             answers = (_first(both, text), second) if text and (second.accepted or is_large) else (second,)
             if is_large or all(answer.accepted for answer in answers):
                 return Certification(text, answers)
+        # The maker in Python is seldom needed, and half of what this loads.
+        from smt_verifier.certificate.produce import certify
+
         certified = certify(both)
     except Refused as error:
         return Certification("", (_refused(error),))

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from smt_verifier.audit import check_calls, may_write
+from smt_verifier import audit
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
@@ -123,11 +123,11 @@ def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, t
     if not compiler.is_of(obj, late, text):
         return Broken("the object is not the one that LLVM makes of the text behind its last pass")
     allocated, code = parse_mir(text, path), parse_mir(late, f"{path} behind the last pass")
-    findings = check_calls(allocated, code, target)
+    findings = audit.check_calls(allocated, code, target)
     if not findings:
         return None
     file = replace(code, functions=(*allocated.functions, *code.functions))
-    lost = {f.name: may_write(f, kept_for_callers(file, f.name, target)) for f in code.functions}
+    lost = {f.name: audit.may_write(f, kept_for_callers(file, f.name, target)) for f in code.functions}
     message = f"{findings[0].message}: {findings[0].instruction}"
     return Broken(message, {name: units for name, units in lost.items() if units})
 
@@ -181,7 +181,7 @@ class _Draft:
         saved = callee_saved(attributes.calling_convention, self.target)
         given = (_given(code) | _passed(self.file, code.name)) - saved
         left = self._spared(allocated, attributes, saved) - saved
-        left -= may_write(allocated, left) | may_write(code, left)
+        left -= audit.may_write(allocated, left) | audit.may_write(code, left)
         taken, units = written(allocated), set[int]()
         for bank, room in self.room.items():
             of_bank = left.intersection(file_units(bank))

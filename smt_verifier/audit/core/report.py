@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from smt_verifier.outcome import Outcome, combine
+from verilocc_mlir.mir.model import MachineFunction
 
 
 class Fault(Enum):
@@ -170,6 +172,16 @@ class MoveCounts:
     saves: int = 0
     reloads: int = 0
     rematerialised: int = 0
+
+
+def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: int) -> MoveCounts:
+    """The copies and spill code of both sides; ``rematerialised``: instructions that only the post-RA side has."""
+    before, after = (Counter(i.opcode for block in side.blocks for i in block.instructions) for side in (pre, post))
+    saves, reloads = (
+        sum(n for opcode, n in after.items() if opcode.startswith("SI_SPILL_") and opcode.endswith(way))
+        for way in ("_SAVE", "_RESTORE")
+    )
+    return MoveCounts(before["COPY"], after["COPY"], saves, reloads, rematerialised)
 
 
 @dataclass(frozen=True, slots=True)
