@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from common import RESULTS, Row, command, machine, options, tree, write
 from hardware_kernels import ENTRIES, GPUS, Places, active_share, compiled, launch, loops
 from hardware_report import packed, read_rows, summary
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.compare import spill_traffic

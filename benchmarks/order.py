@@ -15,10 +15,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from common import Log, Row, command, cpu_seconds, machine, options, tree, write
+from msgspec.structs import replace
 
 from verilocc_mlir.cost import rates as of_rates
 from verilocc_mlir.cost import simulate

@@ -21,9 +21,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from common import REPOSITORY, Row, command, kernel_directory, machine, options, tree, write
+from msgspec.structs import replace
 
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
 

@@ -19,11 +19,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from pathlib import Path
 
 from allocators import LIST, figures, llvms, one, ours
 from common import Log, Row, command, cpu_seconds, options, write
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import cost_of_assembly

@@ -13,12 +13,14 @@ one does more, the modelled time is that of the launch: waves for the same work 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from common import Row, command, machine, options, tree, write
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.compare import error_bar, judge, spill_traffic
@@ -141,7 +143,7 @@ def code(variant: Variant, cpu: str, directory: Path) -> Function:
     ir = (directory / f"{variant.ir}.ll").read_bytes()
     given = planned(ir, f"{variant.ir}.ll", Settings(cpu, toolchain=ToolchainChoice.TRITON))
     asked = replace(given.work.compiler.options, llc_options=(*given.work.compiler.options.llc_options, *variant.extra))
-    assembly = replace(given.work.compiler, options=asked).direct(given.ir, "asm").decode()
+    assembly = dataclasses.replace(given.work.compiler, options=asked).direct(given.ir, "asm").decode()
     (function,) = parse_assembly(assembly, target(cpu))
     # Loops get their counts by order.
     blocks = tuple(replace(block, ir_name="") for block in function.blocks)

@@ -22,13 +22,13 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from common import Log, options, write
+from msgspec.structs import asdict
 
 import verilocc_mlir.hooks.triton as hook
 from verilocc_mlir.errors import VeriloccError

@@ -34,13 +34,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from common import Log, cpu_seconds, options, write
+from msgspec.structs import asdict
 from triton_no_device import NoDevice, gpu_target
 
 from smt_verifier.outcome import Outcome

@@ -11,16 +11,17 @@ here.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from common import Row, command, options, tree, write
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.together import Reference
@@ -83,7 +84,7 @@ def _finished(given: Planned, plan: Plan, *more: str) -> bytes | None:
     """The final code of our allocation; LLVM goes on from it with ``more`` options."""
     text = given.runs(plan).draft(OURS)
     options = replace(given.work.compiler.options, llc_options=(*given.work.compiler.options.llc_options, *more))
-    compiler = replace(given.work.compiler, options=options, _printed={}) if more else given.work.compiler
+    compiler = dataclasses.replace(given.work.compiler, options=options, _printed={}) if more else given.work.compiler
     return None if text is None else compiler.finish(text, "asm", verify=False)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec.structs import replace
 from support import cpu_of, pre_ra, readable, run_llc
 
 from verilocc_mlir.allocators import AllocationFailure, allocator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 from builders import live, problem
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.tables import Tables

@@ -12,12 +12,12 @@ import random
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from builders import problem_of_text
 from fuzz_mutate import mutate
+from msgspec.structs import replace
 from support import TEST_DATA, allocated_by_llvm, kernel_paths, pre_ra, run_llc
 
 from smt_verifier.artefacts import RecordingSolver, write_artefacts

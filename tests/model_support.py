@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from allocators_support import run_phase
+from msgspec.structs import replace
 from support import REPOSITORY, cpu_of, pre_ra
 
 from verilocc_mlir.mir.parser import parse_mir
@@ -61,7 +62,7 @@ class OneByOne(Episode):
 
     def question(self) -> Question | None:
         asked = super().question()
-        return None if asked is None else replace(asked, final=True)
+        return None if asked is None else dataclasses.replace(asked, final=True)
 
 
 def kernel(name: str) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from builders import live_of, problem_of
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support import cpu_of, kernel_paths, pre_ra
 
 from smt_verifier.outcome import Outcome

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators import AllocationFailure, Allocator, Refutation, allocator
 from verilocc_mlir.problem.model import AllocationProblem, Proposal

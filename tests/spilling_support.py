@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from allocation import Pair
 from allocators_support import as_read
 from builders import reads, uses
+from msgspec.structs import replace
 from support import readable, run_llc
 
 from smt_verifier.audit.wording import render
@@ -74,7 +76,7 @@ def with_slots_shared(done: Allocated) -> Allocated:
     """The same where values that do not wait at once share slots."""
     file = parse_mir(done.after)
     functions = tuple(map(with_shared_slots, file.functions))
-    return replace(done, after=print_mir(replace(file, functions=functions)))
+    return dataclasses.replace(done, after=print_mir(replace(file, functions=functions)))
 
 
 @lru_cache(maxsize=None)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
 from verilocc_mlir.mir.operands import register_operand

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.protocol import AdapterFacts, AllocationFailure, ModelProposal, ModelUse, Refutation
 from verilocc_mlir.allocators.spread import spread_proposal
@@ -209,7 +212,7 @@ class ModelAllocator:
                 seconds_left = None if stop is None else stop - time.monotonic()
                 try:
                     episode = Episode(table, mask=mask, advice=guidance.advice, refuted=guidance.grants)
-                    decoded = decode(episode, scorer, replace(sampling, seconds=seconds_left))
+                    decoded = decode(episode, scorer, dataclasses.replace(sampling, seconds=seconds_left))
                 except AllocationFailure as failure:
                     if best is None:
                         raise

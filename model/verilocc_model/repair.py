@@ -9,7 +9,9 @@ answer to that, it is the answer itself. Where none is near, the ranges of a min
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.protocol import Counterexample, Refutation
 from verilocc_mlir.errors import UnsupportedError

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.report import (
     FAULTS,

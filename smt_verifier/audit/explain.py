@@ -9,8 +9,10 @@ reasonable time, the finding says what the block alone shows. None of this decid
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.check import FailedGoal
 from smt_verifier.audit.core.lanes import STACK, key_name

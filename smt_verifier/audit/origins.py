@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.lanes import CELL, STACK, key_name, other_half
 from smt_verifier.audit.core.report import Fact, Site, Value

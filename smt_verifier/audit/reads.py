@@ -7,7 +7,9 @@ Inference keeps relations small by it; no verdict depends on that.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.flags import KeySet, Place, bits_of
 from smt_verifier.audit.core.lanes import ENTRY, key_name, other_half

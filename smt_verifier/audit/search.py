@@ -7,10 +7,13 @@ active at function entry followed too.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.align import align, anchor_key
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_module, judge_structure, judge_values, sides_of
@@ -89,13 +92,13 @@ def _try_pairings(sides: Sides, timeout_s: float, solver: Solver) -> FunctionAud
     # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
     wrong = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else Mispaired()
     if wrong.alike:
-        again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, unpaired=wrong.alike))
+        again, _ = _try_precisions(sides, timeout_s, solver, dataclasses.replace(plan, unpaired=wrong.alike))
         if _right_for_threads(again):
             return again
     moves = Counter[int]()
     while wrong.lines and max(moves.values(), default=0) < _MOST_MOVES:
         moves.update(wrong.lines)
-        again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, later=dict(moves)))
+        again, _ = _try_precisions(sides, timeout_s, solver, dataclasses.replace(plan, later=dict(moves)))
         if _right_for_threads(again):
             return again
         wrong = _maybe_mispaired(pre, post, again)
@@ -115,7 +118,7 @@ def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, plan: _Plan)
             try:
                 attempt = _attempt(sides, timeout_s, solver, plan, precision=precision)
             except OutsideError:
-                plan = replace(plan, outside=True)
+                plan = dataclasses.replace(plan, outside=True)
                 continue
             except TooManyClassesError:
                 if precision is Precision.FINE and coarse is None:

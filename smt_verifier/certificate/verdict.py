@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from smt_verifier.certificate.second import made_certificate, second_checker
 from smt_verifier.certificate.write import write_certificate
@@ -18,8 +18,7 @@ LARGE = 10_000
 """Instructions of a function: above that no search for a certificate, or for what is wrong, is made in Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What one checker says: how many operands it compared, or the rule that is broken, in words and where.
 
     ``claims``: how many claims it showed, where it says so.
@@ -38,8 +37,7 @@ class Answer:
         return f"{self.checker}: " + ("accepted" if self.accepted else f"{self.rule}: {self.message}{where}")
 
 
-@dataclass(frozen=True, slots=True)
-class Certification:
+class Certification(Struct, frozen=True):
     """A certificate (``""``: none could be made) and the answers of the checkers at hand, the first one's first."""
 
     text: str

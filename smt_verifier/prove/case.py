@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.occupancy import Interval, Occupancy, allocatable, class_places, unit_mask
@@ -15,8 +17,7 @@ NOWHERE = 0xFFFF
 """First unit written for a register without storage; no register has it."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """Attributes:
     problem, proposal: as given, found well-formed.
     registers: what each proposed name denotes; None where there is no name or it denotes nothing.
@@ -86,8 +87,7 @@ def _contiguous(units: tuple[int, ...]) -> bool:
 # What ``prove`` answers: an outcome, and for a refutation each violated constraint with what a next attempt needs.
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """One violated constraint.
 
     Attributes:
@@ -119,8 +119,7 @@ class Violation:
         return f"{self.rule}/{'-'.join(str(i) for i in sorted(self.ranges))}"
 
 
-@dataclass(frozen=True)
-class ProofResult:
+class ProofResult(Struct, frozen=True):
     """The answer of ``prove``.
 
     Attributes:

@@ -7,7 +7,8 @@ but those of ``moves``: for each of these it takes one of ``free``, or makes roo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.case import Case, ProofResult, Violation, build_case, without
@@ -21,8 +22,7 @@ STAGES = ("block boundary", "early-clobber definitions", "operands read, results
 """What happens at the four slots of an instruction."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A program point: layout position of the block, instruction in it, and one of ``STAGES``; both count from 0."""
 
     slot: int
@@ -31,8 +31,7 @@ class Point:
     stage: str
 
 
-@dataclass(frozen=True)
-class Relocation:
+class Relocation(Struct, frozen=True):
     """A live range that must move.
 
     Attributes:
@@ -51,8 +50,7 @@ class Relocation:
     blocked: Blocked | None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """A refutation, explained.
 
     Attributes:
@@ -130,8 +128,7 @@ def lanes_text(lanes: int, count: int) -> str:
 # to make room. Registers that a fixed occupation holds are blocked whatever moves.
 
 
-@dataclass(frozen=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """Attributes:
     candidates: how many registers class, alignment, budget and reservation leave to the range.
     fixed: how many of them something fixed holds (arguments, clobbers), so that no move frees them.

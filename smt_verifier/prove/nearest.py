@@ -13,8 +13,10 @@ that is proved is told.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations, islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove.case import Case, ProofResult, build_case, without
@@ -33,8 +35,7 @@ RLIMIT = 10_000_000
 _SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A live range that has another register than was proposed; ``name``: in the MIR."""
 
     id: int
@@ -42,8 +43,7 @@ class Move:
     register: str
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
+class Nearest(Struct, frozen=True):
     """A proved assignment near a refuted proposal.
 
     Attributes:

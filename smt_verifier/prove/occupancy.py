@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from verilocc_mlir.problem.model import AllocationProblem, BankBudget, LiveRange, Segment
 from verilocc_mlir.target.classes import RegisterClass, members, register_class
@@ -64,8 +65,7 @@ def merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     return tuple(result)
 
 
-@dataclass(frozen=True, slots=True)
-class ClassPlaces:
+class ClassPlaces(Struct, frozen=True):
     """Where members of a class lie, of some banks and below a register number.
 
     Together with the alignment, which is a rule of its own, exact: an interval holds every aligned place from the first

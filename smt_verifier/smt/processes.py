@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt.solver import Obligation, Verdict

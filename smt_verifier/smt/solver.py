@@ -13,8 +13,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import library
@@ -23,8 +25,7 @@ from smt_verifier.smt.library import Context, Z3Error
 # A proof obligation is text in SMT-LIB 2.6, so that any solver can be asked, and a person can read what was asked.
 
 
-@dataclass(frozen=True)
-class Obligation:
+class Obligation(Struct, frozen=True):
     """Show that every goal follows from the hypotheses.
 
     Attributes:
@@ -42,8 +43,7 @@ class Obligation:
     rlimit: int = 0
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The answer to one obligation.
 
     Attributes:

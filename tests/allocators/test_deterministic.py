@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from allocators_support import random_problem, violations
 from builders import live, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators import AllocationFailure, allocator, allocator_names, deterministic
 from verilocc_mlir.errors import InputError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from allocators_support import compiled_kernel, violations
 from builders import live, problem
 from exact_support import best, placements, small_problem
+from msgspec.structs import replace
 from support import REPOSITORY, few, kernel_paths
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")

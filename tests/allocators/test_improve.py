@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 from allocators_support import compiled_kernel, random_problem, violations
 from builders import live, problem
 from exact_support import best, placements, small_problem
+from msgspec.structs import replace
 from support import few, kernel_directory, long
 
 from smt_verifier.outcome import Outcome

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 from allocators_support import violations
 from builders import live, problem, problem_of_body, problem_of_text
 from exact_support import best, small_problem
+from msgspec.structs import replace
 from support import few, kernel_directory, pre_ra
 
 from verilocc_mlir.allocators.exact import ExactAllocator

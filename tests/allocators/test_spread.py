@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,6 +11,7 @@ from allocators_support import random_problem, violations
 from builders import live, problem
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support import DEMO_KERNELS
 
 from smt_verifier.outcome import Outcome

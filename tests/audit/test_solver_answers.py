@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 from allocation import Pair, phases_of_ir
 from fuzz_targets import machine_ir_pair
+from msgspec.structs import replace
 from support import REPOSITORY
 
 from smt_verifier.artefacts import RecordingSolver

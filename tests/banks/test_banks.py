@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from allocation import with_attributes
 from builders import machine_code, machine_function
+from msgspec.structs import replace
 from spilling_support import Allocated, allocate, before_phase, blocks_with, object_of
 from support import DEMO_KERNELS, run_llc
 

@@ -9,11 +9,11 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 from process_support import lines_of
 from support import HEARING, REPOSITORY, few, llc, long, pre_ra, readable, run_llc
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from corpus_support import first_cell, needs
+from msgspec import structs
 from support import REPOSITORY, few, llc, long
 
 from smt_verifier.outcome import Outcome
@@ -130,7 +131,7 @@ def test_a_poisoned_label_does_not_enter(vgpr: Stated) -> None:
         if a.id < b.id and a.register_class == b.register_class and names[a.id] != names[b.id] and _meet(a, b)
     )
     names[one.id] = names[other.id]
-    poisoned = replace(good, registers=tuple(names))
+    poisoned = structs.replace(good, registers=tuple(names))
     refused = admit(vgpr.problem, poisoned, timeout_s=30)
     assert isinstance(refused, Refused)
     assert refused.stage == "prove"
@@ -139,7 +140,7 @@ def test_a_poisoned_label_does_not_enter(vgpr: Stated) -> None:
     assert [label.registers for label in labels] == [good.registers]
     assert [(one.allocator, one.stage) for one in without] == [("liar", "prove")]
     for wrong in (names[:-1], ["" for _ in names], ["no_register" for _ in names]):
-        assert isinstance(admit(vgpr.problem, replace(good, registers=tuple(wrong)), timeout_s=30), Refused)
+        assert isinstance(admit(vgpr.problem, structs.replace(good, registers=tuple(wrong)), timeout_s=30), Refused)
 
 
 def _meet(a: Any, b: Any) -> bool:
@@ -213,14 +214,14 @@ def test_the_deterministic_allocator_and_local_moves_are_a_teacher(vgpr: Stated)
 
 def test_structure_forgets_names_and_target_but_no_question(vgpr: Stated) -> None:
     problem: AllocationProblem = vgpr.problem
-    renamed = replace(problem, function="f", target="gfx950", ranges=tuple(
-        replace(live, name=f"%{9000 - live.id}") for live in problem.ranges
+    renamed = structs.replace(problem, function="f", target="gfx950", ranges=tuple(
+        structs.replace(live, name=f"%{9000 - live.id}") for live in problem.ranges
     ))  # fmt: skip
     assert structure_of(renamed) == structure_of(problem)
     first = problem.ranges[0]
-    others = (replace(first, align=first.align * 2), *problem.ranges[1:])
-    assert structure_of(replace(problem, ranges=others)) != structure_of(problem)
-    assert structure_of(replace(problem, budgets=problem.budgets[:1])) != structure_of(problem)
+    others = (structs.replace(first, align=first.align * 2), *problem.ranges[1:])
+    assert structure_of(structs.replace(problem, ranges=others)) != structure_of(problem)
+    assert structure_of(structs.replace(problem, budgets=problem.budgets[:1])) != structure_of(problem)
 
 
 def test_demand_is_what_the_deterministic_allocator_counts(vgpr: Stated) -> None:
@@ -242,7 +243,10 @@ def test_parts_follow_the_configuration_whatever_the_target_and_the_budget() -> 
     by_configuration: dict[str, set[str]] = {}
     for cell in some:
         by_configuration.setdefault(cell.configuration, set()).add(split_of(cell))
-        for other in (replace(cell, target="gfx1250"), replace(cell, limits=(("amdgpu-num-vgpr", "64"),))):
+        for other in (
+            replace(cell, target="gfx1250"),
+            replace(cell, limits=(("amdgpu-num-vgpr", "64"),)),
+        ):
             assert split_of(other) == split_of(cell)
     assert all(len(parts) == 1 for parts in by_configuration.values())
     assert max(Counter(cell.configuration for cell in some).values()) > 2

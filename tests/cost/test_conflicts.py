@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support import run_llc
 
 from verilocc_mlir.cost.accesses import Lanes, State, constant, either, slowdown, step, work_item_ids

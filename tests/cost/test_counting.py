@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import cpu_of, few, kernel_paths, llc, run_llc
 
 from verilocc_mlir.cost import counting

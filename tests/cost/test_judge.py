@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.compare import ERROR_BARS, Ground, Kind, error_bar, judge, kind_of
 from verilocc_mlir.cost.model import Count, KernelCost, cost_of_assembly

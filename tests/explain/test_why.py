@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from pressure_oracle import peak_pressure
 from support import DEMO_KERNELS, cpu_of, few, kernel_paths, llc, pre_ra
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 from support import REPOSITORY, llc, run_llc
 from target_oracles import sweep
 

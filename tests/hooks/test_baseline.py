@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.cost.compare import Ground

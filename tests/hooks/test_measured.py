@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from measure_support import MATMUL, gemm, gemm_that_is, stand_in_hip
+from msgspec.structs import replace
 from support import few
 
 from verilocc_mlir.cli.main import run

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import DEMO_KERNELS, REPOSITORY, long
 
 from smt_verifier.outcome import Outcome

@@ -12,11 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support import REPOSITORY, long
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install 'verilocc-mlir[triton]'")

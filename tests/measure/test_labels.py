@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus_support import needs
 from measure_support import gemm, gemm_that_is, stand_in_hip
+from msgspec.structs import replace
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.measure.device import Subject

@@ -10,11 +10,11 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from allocators_support import random_problem, violations
 from model_support import answered, disguised, kernel
+from msgspec.structs import replace
 from support import few, long, pre_ra
 
 from verilocc_mlir.allocators import AllocationFailure, allocator

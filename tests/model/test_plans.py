@@ -329,7 +329,12 @@ def share_of(policy: Policy, test: list[Labels]) -> float:
 def test_neighbours_tell_the_kinds_apart_and_are_what_was_saved(tmp_path: Path) -> None:
     nearest = Nearest()
     kernels = two_kinds(40)
-    nearest.fit([*kernels, *(replace(one, cell=replace(one.cell, target="gfx1100")) for one in kernels[:14])])
+    nearest.fit(
+        [
+            *kernels,
+            *(replace(one, cell=replace(one.cell, target="gfx1100")) for one in kernels[:14]),
+        ]
+    )
     test = two_kinds(10)
     assert share_of(nearest, test) == pytest.approx(1.0)
     nearest.save(tmp_path / "model")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from builders import live_of, problem_of
 from model_support import answered
+from msgspec.structs import replace
 from prove_support import proposal
 from support import few
 
@@ -123,7 +123,7 @@ def test_the_model_leaves_what_need_not_move() -> None:
     was = refutation.proposal.registers
     moved = {i for i, (a, b) in enumerate(zip(was, again.registers, strict=True)) if a != b}
     assert moved <= {i for i, _ in refutation.nearest}
-    assert model.regenerate(problem, (refutation,)) == again
+    assert model.regenerate(problem, (refutation,)).registers == again.registers
     # Where the nearest assignment is not known, those that must move are asked about.
     again = model.regenerate(problem, (replace(refutation, nearest=()),))
     assert prove(problem, again).outcome is Outcome.PROVED

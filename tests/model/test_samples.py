@@ -72,7 +72,7 @@ def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, 
     assert proposal.allocator == "model/noise, best of 4"
     assert prove(problem, proposal).outcome is Outcome.PROVED
     assert price(problem, proposal.registers) == min(single) < max(single)
-    assert four.allocate(problem) == proposal
+    assert four.allocate(problem).registers == proposal.registers
 
 
 @pytest.mark.long

@@ -218,7 +218,7 @@ def assert_proved(model: Any, name: str, phase: Phase) -> None:
     proposal = model.allocate(problem)
     assert proposal.allocator == f"model/{model.version}"
     assert prove(problem, proposal).outcome is Outcome.PROVED
-    assert model.allocate(problem) == proposal
+    assert model.allocate(problem).registers == proposal.registers
 
 
 @pytest.mark.parametrize(("name", "phase"), few(KERNELS[:1], KERNELS))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import live_of, problem_of
 from model_support import answered
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove

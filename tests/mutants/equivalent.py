@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mutants.moves import _instructions
 from mutants.subject import Edit, Mutation, Subject, with_operand, without_flag
@@ -144,7 +146,7 @@ def spilled(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         header = [re.sub(r"(maxAlignment: +)[12]\Z", r"\g<1>4", text) for text in header]
         header = [re.sub(r"(hasSpilledVGPRs: +)false\Z", r"\g<1>true", text) for text in header]
         edit = subject.edit({line: [subject.instruction(line), *code]}, f"${name} through slot {number}")
-        yield replace(edit, function=replace(edit.function, header_lines=tuple(header)))
+        yield dataclasses.replace(edit, function=replace(edit.function, header_lines=tuple(header)))
 
 
 CLASSES = (

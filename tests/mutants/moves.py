@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mutants.operands import READ
 from mutants.subject import Edit, Line, Mutation, Subject, renamed, with_operand
@@ -205,7 +207,7 @@ def narrower_exec(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         if not _terminates(row[change]):
             edit = moved(subject, line, change - n)
             if edit is not None:
-                yield replace(edit, what=f"moved {instruction} behind {row[change]}")
+                yield dataclasses.replace(edit, what=f"moved {instruction} behind {row[change]}")
             continue
         blocks = list(subject.post.blocks)
         blocks[b] = replace(blocks[b], instructions=row[:n] + row[n + 1 :])
@@ -279,7 +281,7 @@ def whole_wave_clobber(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         at = next(n for n, i in enumerate(row) if i is partner)
         blocks[line[0]] = replace(blocks[line[0]], instructions=(*row[:at], *before, *row[at:]))
         header = _with_register(subject.pre.header_lines, vreg)
-        yield replace(edit, pre=replace(subject.pre, blocks=tuple(blocks), header_lines=header))
+        yield dataclasses.replace(edit, pre=replace(subject.pre, blocks=tuple(blocks), header_lines=header))
 
 
 def _with_register(header: tuple[str, ...], vreg: int) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mutants.subject import BASES, Edit, Mutation, Subject, renamed, with_flag, with_operand, without_flag
 from verilocc_mlir.errors import UnsupportedError

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec.structs import replace
 from oracle.decode import Decoder, has_scalar_registers, names_halves
 from oracle.pairing import pair
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 from checker_support import needs_both
+from msgspec.structs import replace
 from support import REPOSITORY
 
 from smt_verifier.certificate.reordered import order_answers

@@ -11,11 +11,11 @@ import sys
 import textwrap
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from batch_support import CPU, SETTINGS, faulty_llc, job, kernel, kernels
+from msgspec.structs import replace
 from process_support import gone, lines_of
 from support import REPOSITORY, few
 

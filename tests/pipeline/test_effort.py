@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from allocation import with_attributes
 from builders import kernel, loads, loop, many_scalars, stores
+from msgspec.structs import replace
 from spilling_support import TARGETS
 from support import DEMO_KERNELS, few, llc
 

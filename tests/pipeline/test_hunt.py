@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from audit_support import LLVM_FAULTS
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.hunt.reduce import minimise, reduce_mir

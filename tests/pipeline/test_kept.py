@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from batch_support import CPU, kernel
+from msgspec.structs import replace
 
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.executors import LocalExecutor

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from support import REPOSITORY, llc
 
 import verilocc_mlir
@@ -461,7 +461,7 @@ def test_a_front_end_s_kernel_has_all_of_them_but_what_the_front_end_decides() -
     decided = {"cpu": "gfx942", "features": "+wavefrontsize64", "opt_level": 2, "emit": Emit.HSACO, "also": (Emit.MIR,)}
     assert given == replace(settings, **decided, llc_options=("-fp-contract=fast", "-x"))
     set_by_options = {known.field for known in OPTIONS if not known.of_access} | {"access"}
-    assert {f.name for f in fields(Settings)} - set_by_options == {
+    assert set(Settings.__struct_fields__) - set_by_options == {
         "cpu", "features", "triple", "opt_level", "emit", "also",
     }  # fmt: skip
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import pytest
 from builders import TWO_FUNCTIONS
+from msgspec.structs import replace
 from support import allocated_by_llvm, readable, run_llc
 from toolchain_support import compiler
 
@@ -35,7 +35,6 @@ def llvm_allocate(text: str, phase: Phase) -> str:
     return readable(allocated_by_llvm(text, CPU, INDEX[phase], INDEX[phase]))
 
 
-@dataclass
 class Runner(PhaseRunner):
     """With an LLVM of the test's own."""
 

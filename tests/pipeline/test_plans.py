@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 from allocation import with_attributes
+from msgspec.structs import replace
 from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cost.model import cost_of_assembly
@@ -64,7 +65,7 @@ def test_attributes_guide_the_scheduler_and_leave_the_module_as_it_was() -> None
 def test_what_llvm_does_after_the_text_does_not_depend_on_the_options(name: str) -> None:
     """So it does not matter to the result that they are not given again."""
     plan, compiler = BY_NAME[name], gemm().work.compiler
-    again = replace(compiler, options=replace(compiler.options, llc_options=plan.options))
+    again = dataclasses.replace(compiler, options=replace(compiler.options, llc_options=plan.options))
     text = gemm().runs(plan).plain_text()
     assert again.finish(text, verify=False) == compiler.finish(text, verify=False)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pytest
 from builders import kernel, loads, stores
+from msgspec.structs import replace
 from support import DEMO_KERNELS, REPOSITORY, few
 from toolchain_support import instructions, source
 

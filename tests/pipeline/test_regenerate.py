@@ -6,11 +6,12 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from batch_support import CPU, kernel
+from msgspec.structs import replace
 from support import few, long
 
 from smt_verifier.outcome import Outcome

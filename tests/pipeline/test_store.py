@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from dataclasses import fields, replace
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import REPOSITORY, llc
 
 from verilocc_mlir.errors import InputError
@@ -370,7 +370,7 @@ CHANGED = Settings(
 
 
 @pytest.mark.usefixtures("machine_verifier")
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
+@pytest.mark.parametrize("name", Settings.__struct_fields__)
 def test_every_setting_that_can_change_a_result_changes_its_key(name: str, toolchain: Toolchain) -> None:
     assert getattr(CHANGED, name) != getattr(Settings(), name)
     changed = replace(Settings(), **{name: getattr(CHANGED, name)})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from audit_support import LLVM_FAULTS
+from msgspec.structs import replace
 from support import DEMO_KERNELS, llc, long
 
 from smt_verifier.audit import Finding, FunctionAudit

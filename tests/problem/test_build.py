@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import mir_file, mir_text, problem_of_body
+from msgspec.structs import replace
 from support import cpu_of, each_kernel, llc, pre_ra
 
 from verilocc_mlir.errors import InputError, UnsupportedError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import jsonschema
 import pytest
 from builders import live_of, problem_of
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 from prove_support import SMALL, answered, brute_force, cases, moved, path_names, proposal, restricted
 from support import few
 

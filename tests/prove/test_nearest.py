@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 from builders import live_of, problem_of
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 from prove_support import SMALL, answered, brute_force, cases, moved, path_names, proposal
 from support import few
 

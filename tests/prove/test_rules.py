@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from builders import live_of, problem_of
+from msgspec.structs import replace
 from prove_support import proposal, violated
 
 from smt_verifier.outcome import Outcome

@@ -7,12 +7,12 @@ import signal
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from batch_support import CPU, SETTINGS, faulty_llc, job, kernels
 from cluster_support import MARKS, needs_ray
+from msgspec.structs import replace
 from process_support import gone, lines_of, parent_of
 
 from smt_verifier.outcome import Outcome

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from msgspec.structs import replace
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
 from pressure_oracle import peak_pressure
 from support import REPOSITORY, llc, long

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import mir_file, problem_of_body
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MachineFunction

@@ -13,12 +13,13 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("tokenizers", reason="the extra 'model' is not installed")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from allocation import Pair
 from builders import kernel, loads, loop, stores, waiting
+from msgspec.structs import replace
 from spilling_support import Allocated, allocate, before_phase, is_save, object_of, proved, with_slots_shared
 from support import few, long
 from toolchain_support import tritons

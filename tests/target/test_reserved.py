@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import allocated_by_llvm, cpu_of, each_kernel, few, long, pre_ra, readable, run_llc
 from target_oracles import all_registers, reserved_by_llvm
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
+from msgspec.structs import replace
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import ToolchainError

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 from checker_support import needs_both
+from msgspec.structs import replace
 from process_support import gone, lines_of
 from support import HEARING, REPOSITORY, cpu_of, few, kernel_paths, long
 from toolchain_support import by_triton, instructions, source, tools, tritons

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.cells import CellMap, Timeline, add_ones
 from verilocc_mlir.allocators.cost import align_up, scalar_waves, vector_waves
@@ -14,8 +15,7 @@ Ceiling = dict[str, int]
 """For each file, registers with this number and above are not used."""
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """Most registers needed at once by ranges that may sit in exactly these ``banks``, or in fewer of them.
 
     Attributes:
@@ -85,8 +85,7 @@ def _demand(
     return Demand(banks, -(-most // halves), total // halves, timeline.slot(peak) if bits else 0)
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """What ceilings are made from.
 
     Attributes:

@@ -7,7 +7,8 @@ Files follow one another in the array: ``vgpr``, ``agpr``, ``sgpr``, then the sp
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Segment
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, tuple_name
@@ -19,8 +20,7 @@ _FILE_ALIGN = 8
 cell for a register or two."""
 
 
-@dataclass(frozen=True)
-class CellMap:
+class CellMap(Struct, frozen=True):
     """Where each file lies in the cell array.
 
     Attributes:

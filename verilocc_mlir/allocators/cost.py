@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import fixed_start, lane_offset
@@ -146,8 +147,7 @@ class CostModel:
 # What an assignment costs, as far as it can be said of the assignment alone.
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """Registers and copies of one phase.
 
     Attributes:

@@ -6,7 +6,9 @@ No clock, no random numbers, no order that depends on hashing: equal problems ge
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
@@ -89,8 +91,7 @@ class DeterministicAllocator:
         return search.proposal(starts, f"{self.name}/{self.version}")
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """A complete placement: its cost, and the first cell of every range."""
 
     cost: Cost

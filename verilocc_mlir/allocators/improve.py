@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cost import Cost
@@ -28,8 +29,7 @@ MOVES = 20
 VERSION = "1"
 
 
-@dataclass(frozen=True)
-class Improved:
+class Improved(Struct, frozen=True):
     """The result of an improvement.
 
     Attributes:
@@ -211,8 +211,7 @@ _WAYS = 3
 """Places tried for each range of a preference."""
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """A copy, and what makes it vanish: range ``b`` at ``distance`` from ``a``, or, with ``b`` -1, ``a`` at cell
     ``distance``."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -13,8 +14,7 @@ UNKNOWN_VERSION = "unknown"
 """The version of an allocator behind a server that does not state one."""
 
 
-@dataclass(frozen=True)
-class Partial:
+class Partial(Struct, frozen=True):
     """An assignment of some ranges.
 
     Attributes:
@@ -26,8 +26,7 @@ class Partial:
     ceiling: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUse:
+class ModelUse(Struct, frozen=True):
     """What a model did for one answer.
 
     Attributes:
@@ -45,8 +44,7 @@ class ModelUse:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAttempt:
+class ServerAttempt(Struct, frozen=True):
     """One try of a server, in its own words.
 
     Attributes:
@@ -69,18 +67,16 @@ class ServerAttempt:
     nearest: str = ""
 
 
-@dataclass(frozen=True)
-class ModelProposal(Proposal):
+class ModelProposal(Proposal, frozen=True):
     """A proposal of a model, with what it took."""
 
-    use: ModelUse = field(compare=False)
+    use: ModelUse
 
 
-@dataclass(frozen=True)
-class ServedProposal(Proposal):
+class ServedProposal(Proposal, frozen=True):
     """A proposal of a server, with the tries that led to it, the last one being it."""
 
-    tries: tuple[ServerAttempt, ...] = field(compare=False)
+    tries: tuple[ServerAttempt, ...]
 
 
 class AllocationFailure(VeriloccError):
@@ -180,8 +176,7 @@ class Loading(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterFacts:
+class AdapterFacts(Struct, frozen=True):
     """An adapter of a model.
 
     Attributes:
@@ -216,8 +211,7 @@ def model_behind(allocator: Allocator, target: str = "") -> str:
     return "+".join([allocator.model, *applied])
 
 
-@dataclass(frozen=True, slots=True)
-class Counterexample:
+class Counterexample(Struct, frozen=True):
     """One constraint that a refuted proposal violates.
 
     Attributes:
@@ -237,8 +231,7 @@ class Counterexample:
     free: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refutation:
+class Refutation(Struct, frozen=True):
     """A proposal that was refuted, and by what.
 
     Attributes:

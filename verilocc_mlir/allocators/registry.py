@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.protocol import Allocator
@@ -146,8 +147,7 @@ def _model(directory: str, seconds: float, samples: int) -> Allocator:
 GROUP = "verilocc.allocators"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """One entry point.
 
     Attributes:

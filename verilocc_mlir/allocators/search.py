@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap
@@ -32,8 +33,7 @@ def by_width(item: Item) -> tuple[int, ...]:
     return (-item.width, item.start, -item.area, item.members[0][0])
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(Struct, frozen=True):
     """One way of placing.
 
     Attributes:
@@ -56,8 +56,7 @@ _CLOSELY = 12
 """Starts that are looked at closely: those with the least overlap."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Starts:
+class Starts(Struct, frozen=True, eq=False):
     """Cells at which an item may start, in the order in which they are tried, and as a set."""
 
     order: Candidates

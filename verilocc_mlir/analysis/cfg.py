@@ -7,14 +7,14 @@ reads MIR back.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from verilocc_mlir.mir.model import MachineFunction
 
 
-@dataclass(frozen=True, slots=True)
-class ControlFlow:
+class ControlFlow(Struct, frozen=True):
     """Successors and predecessors of each block, and an order to visit them in.
 
     Attributes:
@@ -90,8 +90,7 @@ def reverse_post_order(successors: tuple[tuple[int, ...], ...]) -> tuple[int, ..
 # natural loops would see none and count the body as executed once.
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """One loop.
 
     Attributes:
@@ -107,8 +106,7 @@ class Loop:
     reducible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LoopForest:
+class LoopForest(Struct, frozen=True):
     """All loops of a function.
 
     Attributes:

@@ -7,7 +7,7 @@ of different ones. No mask is wider than that at entry unless something sets EXE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction
@@ -18,8 +18,7 @@ _WIDENS = ("S_OR_SAVEEXEC", "S_ORN2_SAVEEXEC", "S_NOT_SAVEEXEC", "S_MOV_B", "ENT
 """Opcodes that may set EXEC to threads that were not active at function entry (SIWholeQuadMode.cpp)."""
 
 
-@dataclass(frozen=True)
-class ExecMasks:
+class ExecMasks(Struct, frozen=True):
     """Number of the EXEC mask under which each instruction executes.
 
     Attributes:

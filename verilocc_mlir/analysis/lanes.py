@@ -8,7 +8,8 @@ subregisters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.errors import InputError
@@ -20,8 +21,7 @@ Atoms = tuple[int, ...]
 """Ascending atom numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What one instruction does, in atoms. The order of events is: reads, early writes, undefines and hints, writes.
 
     Attributes:
@@ -41,8 +41,7 @@ class Access:
     implicit: Atoms
 
 
-@dataclass(frozen=True)
-class LaneAccesses:
+class LaneAccesses(Struct, frozen=True):
     """Every access to a chosen set of virtual registers.
 
     Attributes:

@@ -24,8 +24,9 @@ Segments are in the slot numbering of ``problem/model.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.lanes import Access, LaneAccesses, is_debug, lane_accesses
@@ -44,8 +45,7 @@ class LaneSegments(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True)
-class LaneLiveness:
+class LaneLiveness(Struct, frozen=True):
     """Where each lane of each chosen virtual register is live.
 
     Attributes:
@@ -337,8 +337,7 @@ def join_segments(segments: list[Segment]) -> tuple[Segment, ...]:
 # clobbers, at the slot at which ordinary definitions start, what it does not preserve.
 
 
-@dataclass(frozen=True)
-class PhysicalLiveness:
+class PhysicalLiveness(Struct, frozen=True):
     """Fixed uses of physical registers.
 
     Attributes:

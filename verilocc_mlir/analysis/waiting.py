@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from verilocc_mlir.analysis.cfg import ControlFlow, flow_graph
 from verilocc_mlir.analysis.execution import EXEC, writes_exec
@@ -45,8 +46,7 @@ _NARROWS = re.compile(r"S_(?:MOV|AND|ANDN2|AND_NOT1|XOR)(?:_B32|_B64)_term|S_(?:
 _Stack = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Liveness with what waits.
 
     Attributes:
@@ -77,8 +77,7 @@ def waiting(function: MachineFunction, cfg: ControlFlow, live: LaneLiveness) -> 
     return _Threads(cfg, live, stacks, matrices).waiting() if matrices else nothing
 
 
-@dataclass(frozen=True)
-class _Stacks:
+class _Stacks(Struct, frozen=True):
     """What narrowed EXEC before each instruction, outermost first, and behind the last one of each block."""
 
     before: tuple[_Stack, ...]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from verilocc_mlir.cli.given import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
@@ -82,7 +83,7 @@ def allocate_command(
             judgement = judge(question_asked, answer)
             if judgement.text is not None and path:
                 texts.append((path, judgement.text))
-                judgement = replace(judgement, report=replace(judgement.report, output=path))
+                judgement = dataclasses.replace(judgement, report=replace(judgement.report, output=path))
             files.append(judgement.report)
         version = server_version(answers)
     report = AllocateReport(__version__, server, version, phase, tuple(files), time.monotonic() - start)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from smt_verifier.artefacts import RecordingSolver, write_artefacts
 from smt_verifier.outcome import Outcome, combine

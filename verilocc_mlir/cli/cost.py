@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from verilocc_mlir.cli.given import POSITIVE, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read

@@ -22,7 +22,7 @@ from verilocc_mlir.cli.given import HELP, Group
 from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.mir.model import stop_before
-from verilocc_mlir.own_process import compile_methods_late, look_for_garbage_seldom
+from verilocc_mlir.own_process import look_for_garbage_seldom
 from verilocc_mlir.version import __version__
 
 _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
@@ -172,7 +172,6 @@ def main() -> NoReturn:
         end_on_sigterm()
     if command not in _WITH_OTHERS_CODE:
         look_for_garbage_seldom()
-        compile_methods_late()
     status.append(_flushed(run(sys.argv[1:])))
     sys.exit(status[0])
 

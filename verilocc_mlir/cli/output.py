@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 from urllib.parse import quote
 
 import click
+from msgspec.structs import replace
 
 from verilocc_mlir import files
 from verilocc_mlir.errors import InputError

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.counting import Flow
@@ -36,8 +37,7 @@ _ID_BITS = 10
 """Bits of each of the three ids of a work-item that are packed in ``v0``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """A 32-bit number in each lane.
 
     Attributes:

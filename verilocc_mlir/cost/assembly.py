@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from verilocc_mlir.cost.figures import Figures, figures_of_text
 from verilocc_mlir.cost.instructions import Instruction, Kind, decode, is_complete
@@ -24,8 +25,7 @@ _TARGET = re.compile(r'^\s*\.amdgcn_target\s+"[^"]*?-(gfx[0-9a-z]+(?:-\d+)*(?:-g
 _PADDING = ("s_code_end", "s_nop")
 
 
-@dataclass(slots=True)
-class Block:
+class Block(Struct):
     """A straight piece of code.
 
     Attributes:
@@ -43,8 +43,7 @@ class Block:
     falls_through: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """One function: its blocks in layout order, and the figures known of it."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from verilocc_mlir.cost.model import Count, KernelCost
 from verilocc_mlir.cost.rates import Figure, Origin, Source
@@ -39,8 +40,7 @@ CAUSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """One function in two compilations.
 
     Attributes:
@@ -180,8 +180,7 @@ class Ground(Enum):
     NOTHING = "nothing tells them apart"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Of two codes, a first and a second.
 
     Attributes:

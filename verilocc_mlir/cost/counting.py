@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow, LoopForest, find_loops, flow_graph
 from verilocc_mlir.cost import instructions
@@ -25,8 +26,7 @@ DEFAULT_TRIPS = int(_TRIPS.value)
 """Iterations of a loop whose count is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """Edges and loops of a function, blocks by position."""
 
     cfg: ControlFlow

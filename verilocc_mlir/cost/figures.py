@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.cost import instructions
 from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP, extra_sgprs, vector_registers, waves
 from verilocc_mlir.target.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """Figures of one function; None where not known.
 
     Attributes:

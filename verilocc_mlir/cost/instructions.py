@@ -8,9 +8,10 @@ tables and llvm/lib/Target/AMDGPU/{SOP,VOP}*Instructions.td.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+
+from msgspec import Struct
 
 
 class Kind(IntEnum):
@@ -42,8 +43,7 @@ class Rate(IntEnum):
     FLOAT = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Instruction:
+class Instruction(Struct, frozen=True, eq=False):
     """One instruction. ``decode`` gives the same object for the same text, so objects are compared by identity.
 
     Attributes:

@@ -11,7 +11,8 @@ The cost is modelled, to rank codes of one kernel. How well it ranks measured ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+
+from msgspec import Struct, field
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.accesses import slower_accesses
@@ -24,15 +25,11 @@ from verilocc_mlir.cost.unhidden import UNITS, Unhidden, group_changes, hidden, 
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.target.targets import target as by_name
 
-_TITLE = "title"
-"""Metadata key of the fields of ``KernelCost`` that are counts: the name that tables show."""
-
 _NO_WORK = (Kind.FREE, Kind.WAIT, Kind.NOP)
 MODELLED = "modelled, not measured: use it to rank allocations of one kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """How often something stands in the code, and how often it is executed by a wave."""
 
     static: int = 0
@@ -42,8 +39,7 @@ class Count:
         return Count(self.static + other.static, self.weighted + other.weighted)
 
 
-@dataclass(frozen=True, slots=True)
-class LoopTrips:
+class LoopTrips(Struct, frozen=True):
     """One loop of the machine code.
 
     Attributes:
@@ -64,8 +60,7 @@ class LoopTrips:
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCost:
+class KernelCost(Struct, frozen=True):
     """Modelled cost of one function. Cycles are those of one wave, every block by how often it runs.
 
     Attributes:
@@ -138,21 +133,21 @@ class KernelCost:
     hazards: float
     branches: float
     issued: float
-    instructions: Count = field(metadata={_TITLE: "instructions"})
-    copies: Count = field(metadata={_TITLE: "vector copies"})
-    accumulator_copies: Count = field(metadata={_TITLE: "accumulator copies"})
-    scalar_copies: Count = field(metadata={_TITLE: "scalar copies"})
-    spill_stores: Count = field(metadata={_TITLE: "registers spilled"})
-    spill_reloads: Count = field(metadata={_TITLE: "registers reloaded"})
-    lane_saves: Count = field(metadata={_TITLE: "SGPRs saved to lanes"})
-    lane_reloads: Count = field(metadata={_TITLE: "SGPRs from lanes"})
-    scratch: Count = field(metadata={_TITLE: "scratch accesses"})
-    group_changes: Count = field(metadata={_TITLE: "register group changes"})
-    dual: Count = field(metadata={_TITLE: "dual issues"})
-    dual_blocked: Count = field(metadata={_TITLE: "dual issues blocked"})
-    nops: Count = field(metadata={_TITLE: "s_nop, v_nop"})
-    bank_conflicts: Count = field(metadata={_TITLE: "bank conflicts"})
-    loops: tuple[LoopTrips, ...] = field(default=())
+    instructions: Count
+    copies: Count
+    accumulator_copies: Count
+    scalar_copies: Count
+    spill_stores: Count
+    spill_reloads: Count
+    lane_saves: Count
+    lane_reloads: Count
+    scratch: Count
+    group_changes: Count
+    dual: Count
+    dual_blocked: Count
+    nops: Count
+    bank_conflicts: Count
+    loops: tuple[LoopTrips, ...] = ()
     llvm_occupancy: int | None = None
 
     @property
@@ -176,12 +171,26 @@ class KernelCost:
         return work(self.units, by_name(self.target))
 
 
-COUNTS: Mapping[str, str] = {f.name: f.metadata[_TITLE] for f in fields(KernelCost) if _TITLE in f.metadata}
+COUNTS: Mapping[str, str] = {
+    "instructions": "instructions",
+    "copies": "vector copies",
+    "accumulator_copies": "accumulator copies",
+    "scalar_copies": "scalar copies",
+    "spill_stores": "registers spilled",
+    "spill_reloads": "registers reloaded",
+    "lane_saves": "SGPRs saved to lanes",
+    "lane_reloads": "SGPRs from lanes",
+    "scratch": "scratch accesses",
+    "group_changes": "register group changes",
+    "dual": "dual issues",
+    "dual_blocked": "dual issues blocked",
+    "nops": "s_nop, v_nop",
+    "bank_conflicts": "bank conflicts",
+}
 """The fields of ``KernelCost`` that are counts, in order, each with the name that tables show."""
 
 
-@dataclass(frozen=True, slots=True)
-class CostedFile:
+class CostedFile(Struct, frozen=True):
     """The costs of one file.
 
     Attributes:

@@ -7,10 +7,11 @@ counts in these slots (SISchedule.td, SICommonWriteRes). RDNA: a wave of 32 take
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TypeVar
+
+from msgspec import Struct
 
 from verilocc_mlir.cost.instructions import Rate
 from verilocc_mlir.target.targets import SpeedModel, Target
@@ -29,8 +30,7 @@ class Origin(Enum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a figure comes from.
 
     Attributes:
@@ -42,8 +42,7 @@ class Source:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One figure and its source."""
 
     value: float
@@ -64,8 +63,7 @@ def sourced(origin: Origin, detail: str) -> Callable[[_Rule], _Rule]:
     return noted
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """Figures of one target, in cycles.
 
     Attributes:
@@ -142,8 +140,7 @@ def _by_rate(what: str, source: Source, **cycles: int) -> dict[str, Figure]:
     return {f"{what}.{rate}": Figure(value, source) for rate, value in cycles.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Cdna:
+class _Cdna(Struct, frozen=True):
     """What was measured on one generation of CDNA: latencies in cycles, bytes a cycle and SIMD."""
 
     lds: int

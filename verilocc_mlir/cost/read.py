@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.assembly import Function, named_target, parse_assembly, parse_disassembly
 from verilocc_mlir.cost.figures import Figures, figures_of_text, launched, work_group
@@ -43,8 +45,7 @@ _HINT = "give a code object (.hsaco), llc's assembly (.s) or machine IR (.mir)"
 _SCALAR_REGISTER = re.compile(r"%\d+(?:\.\w+)?:s(?:gpr|reg)_")
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """How a file is read.
 
     Attributes:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from verilocc_mlir.cost.assembly import Block
 from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, is_vector, units
@@ -50,8 +51,7 @@ class Use(Enum):
     OVERWRITE_C = "overwrite of C"
 
 
-@dataclass(frozen=True, slots=True)
-class Mfma:
+class Mfma(Struct, frozen=True):
     """One MFMA or SMFMAC.
 
     Attributes:
@@ -186,8 +186,7 @@ def _wmma_rdna(match: re.Match[str], target: Target) -> int:
     return operations // per_cycle
 
 
-@dataclass(slots=True)
-class Time:
+class Time(Struct):
     """Cycles of one block, or of several.
 
     Attributes:
@@ -216,8 +215,7 @@ class Time:
         self.branches += times * other.branches
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Cycles for which one execution of an instruction uses each unit."""
 
     valu: float = 0
@@ -227,8 +225,7 @@ class Work:
     salu: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
+class _Timed(Struct, frozen=True):
     """An instruction with all that the simulation needs to know of it."""
 
     kind: Kind
@@ -319,8 +316,7 @@ class Unit(IntEnum):
     SCALAR_CACHE = 4
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """The machine between two blocks. Times count from the start of the next block.
 
     Attributes:

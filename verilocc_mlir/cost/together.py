@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
+
+from msgspec import Struct, field
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.counting import DEFAULT_TRIPS, Flow, Scratch, control_flow, executions
@@ -22,8 +23,7 @@ from verilocc_mlir.cost.trips import IrLoop, find_trips
 from verilocc_mlir.target.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """One function in two codes.
 
     Attributes:
@@ -135,8 +135,7 @@ _MOST_TRIED = 3
 """Loops that may have peeled iterations at once."""
 
 
-@dataclass(slots=True)
-class _Side:
+class _Side(Struct):
     """One code of the kernel, with its loops in the order of their headers."""
 
     function: Function
@@ -179,8 +178,7 @@ class _Side:
         return executed(self.blocks, executions(self.flow, {k: count for k, (count, _) in trips.items()}))
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The counts for two codes.
 
     Attributes:
@@ -193,8 +191,7 @@ class Matched:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """A loop of either side; ``remainder`` is what unrolling left behind it on one side, by the side and its loop."""
 
     first: int

@@ -5,15 +5,15 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.counting import Flow
 from verilocc_mlir.cost.instructions import SCC, VCC, Instruction, Kind, units
 
 
-@dataclass(frozen=True, slots=True)
-class IrLoop:
+class IrLoop(Struct, frozen=True):
     """A loop of the IR.
 
     Attributes:
@@ -123,8 +123,7 @@ _ADD_64 = ("s_add_nc_u64", "s_add_u64")
 _SUBTRACT_64 = ("s_sub_nc_u64", "s_sub_u64")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where an instruction is: the position of its block, and its position in the block."""
 
     block: int

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes

@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_compiler import (
@@ -236,7 +238,7 @@ def _by_tritons(
     unnamed = isinstance(run.kernels.toolchain, Toolchain) and settings.toolchain is ToolchainChoice.AUTO
     if not (refused and unnamed and with_own_llvm(settings.toolchain, settings.llvm) is ToolchainChoice.TRITON):
         return dispatches
-    kernels = Kernels(replace(settings, toolchain=ToolchainChoice.TRITON), run.kernels.store, run.kernels.jobs)
+    kernels = Kernels(structs.replace(settings, toolchain=ToolchainChoice.TRITON), run.kernels.store, run.kernels.jobs)
     newer = {d.executable: d for d in read_dispatches(dump, kernels.toolchain.version[0])}
     sources = [source for name in sorted(refused) if (source := newer[name].source) is not None]
     progress(f"{len(sources)} again by {kernels.toolchain.version_text}, as the llc at hand does not read them")

@@ -11,8 +11,10 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.hooks.baseline import MeasuredCodes, MeasuredDecision, decision, journal_of_environment

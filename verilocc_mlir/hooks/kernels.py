@@ -10,8 +10,10 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome

@@ -14,6 +14,8 @@ from math import comb
 from statistics import median
 from typing import Any
 
+from msgspec import structs
+
 from verilocc_mlir.crew.serve import Answer, serve
 from verilocc_mlir.crew.worker import Late, Worker, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
@@ -116,10 +118,10 @@ def asked(device: Device, base: Subject, candidate: Subject, turns: Turns, *, ir
     """SHA-256 of all that a measurement depends on but the device's state: the key of its line in a journal."""
     question = {
         "version": MEASURE_VERSION,
-        "kernel": asdict(_one_kernel(device, base, candidate, ir)),
+        "kernel": structs.asdict(_one_kernel(device, base, candidate, ir)),
         "base": base.code.sha256,
         "candidate": candidate.code.sha256,
-        "device": asdict(device.about),
+        "device": structs.asdict(device.about),
         "work": device.work(base).sha256,
         "turns": asdict(turns),
     }

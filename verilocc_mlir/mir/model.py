@@ -7,8 +7,10 @@ Every object prints back to the bytes it was parsed from (``str(operand)``, ``In
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 
 class OperandKind(Enum):
@@ -27,8 +29,7 @@ class OperandKind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """One operand of an instruction, as written.
 
     Attributes:
@@ -61,22 +62,21 @@ class Operand:
     early_clobber: bool = False
     internal: bool = False
     renamable: bool = False
-    is_reg: bool = field(init=False, repr=False, compare=False)
-    """A register other than ``$noreg``."""
-    is_use: bool = field(init=False, repr=False, compare=False)
-    """A register that is read (an ``undef`` use reads nothing)."""
+    is_reg: bool = False
+    """A register other than ``$noreg``; follows from the rest, whatever is given."""
+    is_use: bool = False
+    """A register that is read (an ``undef`` use reads nothing); follows from the rest."""
 
     def __post_init__(self) -> None:
         is_reg = self.vreg >= 0 or (self.phys != "" and self.phys != "noreg")
-        object.__setattr__(self, "is_reg", is_reg)
-        object.__setattr__(self, "is_use", is_reg and not self.is_def)
+        force_setattr(self, "is_reg", is_reg)
+        force_setattr(self, "is_use", is_reg and not self.is_def)
 
     def __str__(self) -> str:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One machine instruction.
 
     Attributes:
@@ -109,11 +109,11 @@ class Instruction:
     closes_bundle: bool = False
     comment: str = ""
     leading: tuple[str, ...] = ()
-    all_operands: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
-    """Definitions first, then the rest: LLVM's operand numbering."""
+    all_operands: tuple[Operand, ...] = ()
+    """Definitions first, then the rest: LLVM's operand numbering; follows from both, whatever is given."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "all_operands", self.defs + self.operands)
+        force_setattr(self, "all_operands", self.defs + self.operands)
 
     def render(self) -> str:
         """The instruction as LLVM prints it, without the line break; a closing bundle brace is the block's."""
@@ -141,8 +141,7 @@ class Instruction:
         return self.render().strip()
 
 
-@dataclass(frozen=True, slots=True)
-class LiveIn:
+class LiveIn(Struct, frozen=True):
     """A block live-in: physical register name without ``$`` and LLVM's lane mask (-1: all lanes, none written).
 
     The lane mask is in LLVM's own numbering: two bits a 32-bit register, the lower one for its upper half.
@@ -155,8 +154,7 @@ class LiveIn:
         return f"${self.reg}" if self.mask < 0 else f"${self.reg}:0x{self.mask:016X}"
 
 
-@dataclass(frozen=True, slots=True)
-class BasicBlock:
+class BasicBlock(Struct, frozen=True):
     """A machine basic block.
 
     Attributes:
@@ -180,8 +178,7 @@ class BasicBlock:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualRegister:
+class VirtualRegister(Struct, frozen=True):
     """One row of ``registers:``. ``preferred`` is a hint (``"%3"``, ``"$vcc"`` or ``""``); flags like ``WWM_REG``."""
 
     id: int
@@ -190,16 +187,14 @@ class VirtualRegister:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionLiveIn:
+class FunctionLiveIn(Struct, frozen=True):
     """One row of the function's ``liveins:``: physical name without ``$`` and the virtual register, or -1."""
 
     reg: str
     vreg: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class StackObject:
+class StackObject(Struct, frozen=True):
     """One row of ``stack:`` or ``fixedStack:``; ``text`` is the row verbatim (may span lines)."""
 
     id: int
@@ -209,8 +204,7 @@ class StackObject:
     text: str
 
 
-@dataclass(frozen=True)
-class MachineFunction:
+class MachineFunction(Struct, frozen=True):
     """One MIR document: a YAML header and a body.
 
     Attributes:
@@ -227,10 +221,10 @@ class MachineFunction:
     name: str
     header_lines: tuple[str, ...]
     blocks: tuple[BasicBlock, ...]
-    registers: dict[int, VirtualRegister] = field(hash=False)
+    registers: dict[int, VirtualRegister]
     liveins: tuple[FunctionLiveIn, ...] = ()
-    stack: dict[int, StackObject] = field(default_factory=dict[int, StackObject], hash=False)
-    fixed_stack: dict[int, StackObject] = field(default_factory=dict[int, StackObject], hash=False)
+    stack: dict[int, StackObject] = field(default_factory=dict[int, StackObject])
+    fixed_stack: dict[int, StackObject] = field(default_factory=dict[int, StackObject])
     first_line: int = 1
     footer: str = "...\n"
 
@@ -261,8 +255,7 @@ class MachineFunction:
         return sum(len(b.instructions) for b in self.blocks)
 
 
-@dataclass(frozen=True)
-class MirFile:
+class MirFile(Struct, frozen=True):
     """A ``.mir`` file: text before the functions (the embedded IR module), then one document a function."""
 
     preamble: str

@@ -9,7 +9,8 @@ inferred.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.header import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from verilocc_mlir.mir.header import rows, virtual_registers
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile, VirtualRegister

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import BasicBlock, Instruction, OperandKind

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from verilocc_mlir.mir.model import Instruction, OperandKind
 from verilocc_mlir.target.instructions import instruction as described
@@ -39,8 +40,7 @@ VIRTUAL = 1 << 32
 _APART = frozenset({1, 3, 4, 5, 7, 8})
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """One memory operand: ``start`` and ``end`` in bytes from ``pointer``, which is ``""`` where it is not known."""
 
     stores: bool
@@ -51,8 +51,7 @@ class Access:
     end: int
 
 
-@dataclass(slots=True)
-class Item:
+class Item(Struct):
     """What moves as one: an instruction, or a bundle; ``number`` is its place in the block.
 
     Attributes:

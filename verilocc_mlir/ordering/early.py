@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.cfg import control_flow, find_loops
 from verilocc_mlir.analysis.lanes import Access, virtual_classes
@@ -31,8 +34,7 @@ MARGIN = 8
 _MOST_COMPARED = 256
 
 
-@dataclass(frozen=True)
-class EarlyOrder(Ordered):
+class EarlyOrder(Ordered, frozen=True):
     """A function whose blocks need fewer registers; those of which the list made no better ones are as they were.
 
     Attributes:
@@ -43,8 +45,7 @@ class EarlyOrder(Ordered):
     strain: float
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     items: Sequence[Item]
     accesses: Accesses
     timings: Sequence[Sequence[Timing]]
@@ -209,8 +210,7 @@ class _Region:
 # What registers there are for the values of a block, and how far they suffice in an order of its instructions.
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """What there is for the values of a function.
 
     Attributes:
@@ -244,8 +244,7 @@ def room_of(
     )
 
 
-@dataclass(frozen=True)
-class Accesses:
+class Accesses(Struct, frozen=True):
     """What the items of a block access, in atoms: by item, and what lives at both ends."""
 
     reads: Sequence[frozenset[int]]

@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.instructions import Kind, decode
 from verilocc_mlir.cost.memory import dwords
@@ -25,8 +27,7 @@ _NO_CODE = frozenset({"COPY", "IMPLICIT_DEF", "KILL", "BUNDLE"})
 _HAS_A_UNIT = frozenset({Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM})
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """Cycles that an instruction holds its unit, and cycles until its result is there."""
 
     kind: Kind
@@ -34,8 +35,7 @@ class Timing:
     latency: float
 
 
-@dataclass
-class Wave:
+class Wave(Struct):
     """When registers are ready and units are free, in cycles, as one wave issues in order."""
 
     now: float
@@ -43,8 +43,7 @@ class Wave:
     free: dict[Kind, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """The cost model's figures for a text.
 
     Attributes:
@@ -185,8 +184,7 @@ def _issue(item: Item, pace: Pace, wave: Wave) -> None:
 _KILLED = re.compile(r"\bkilled ")
 
 
-@dataclass(frozen=True)
-class Ordered:
+class Ordered(Struct, frozen=True):
     """A function in another order.
 
     Attributes:

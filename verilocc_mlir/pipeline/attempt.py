@@ -7,9 +7,11 @@ with a little more room each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.audit.wording import render
@@ -72,8 +74,7 @@ DEFECTS = logging.getLogger("verilocc.allocators")
 _DEFECT = "defect"
 
 
-@dataclass(frozen=True)
-class Proposed:
+class Proposed(Struct, frozen=True):
     """One attempt.
 
     Attributes:
@@ -234,8 +235,7 @@ ENOUGH = 8
 """Registers left free everywhere with which most functions find room."""
 
 
-@dataclass(frozen=True)
-class Attempted:
+class Attempted(Struct, frozen=True):
     """What became of one function: all attempts in order, and the last one's result where it got that far.
 
     Attributes:
@@ -258,8 +258,7 @@ class Attempted:
         return self.function is None and bool(self.proposed) and self.proposed[-1].cause in _FOR_LACK_OF_ROOM
 
 
-@dataclass(frozen=True)
-class SpillLimits:
+class SpillLimits(Struct, frozen=True):
     """How registers are spilled.
 
     Attributes:
@@ -279,8 +278,7 @@ class SpillLimits:
         return attempted.lacks_room
 
 
-@dataclass(frozen=True)
-class SpillForWaves(SpillLimits):
+class SpillForWaves(SpillLimits, frozen=True):
     """Spilled at once, also where everything fits: with fewer registers there are more waves."""
 
     steps: int = 0
@@ -290,8 +288,7 @@ class SpillForWaves(SpillLimits):
         return attempted.lacks_room or not tries
 
 
-@dataclass(frozen=True)
-class AttemptLimits:
+class AttemptLimits(Struct, frozen=True):
     """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
     try again; ``spills``: what is done where registers do not suffice; ``same_text``: nothing is spilled, and no
     instruction changed, so that the assignment is one of the text as it is.
@@ -304,8 +301,7 @@ class AttemptLimits:
     same_text: bool = False
 
 
-@dataclass
-class Start:
+class Start(Struct):
     """Attempts at a function as it is, which come before any spill code, and what spills it.
 
     Those who spill in different ways share it: these attempts end for all of them alike.
@@ -388,8 +384,7 @@ def _burden(attempted: Attempted) -> float:
     return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in attempted.spills)
 
 
-@dataclass
-class _Splits:
+class _Splits(Struct):
     """Attempts in which ranges without a place are split.
 
     Attributes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
@@ -27,8 +28,7 @@ Record = Callable[[str, Solver], Solver]
 """From a phase (``""`` where there are none) and the solver to the one to use: a caller may record what it is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class SolverLimits:
+class SolverLimits(Struct, frozen=True):
     """What one question may take: ``seconds``, and the worker's address space ``memory_mib``. Beyond it: UNKNOWN.
 
     ``third``: the solver is asked where both checkers accept, too.
@@ -47,8 +47,7 @@ def as_it_is(_phase: str, solver: Solver) -> Solver:
     return solver
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Struct, frozen=True):
     """The texts before and after one phase."""
 
     phase: str
@@ -143,8 +142,7 @@ def audit_llvm(
     )
 
 
-@dataclass(frozen=True)
-class StagedKernel:
+class StagedKernel(Struct, frozen=True):
     """A kernel as it enters the first phase of allocation (``pre``), and the LLVM that goes on from there.
 
     ``ir``: the IR that ``pre`` was made from; ``""`` where machine IR was given.

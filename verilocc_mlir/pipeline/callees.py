@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier import audit
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
@@ -45,8 +47,7 @@ _REGISTERS_A_SPARE_ONE = 8
 instructions, and what it then may not write, ask for more."""
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A promise that the final code does not keep, or of which that could not be shown.
 
     Attributes:
@@ -58,8 +59,7 @@ class Broken:
     doubtful: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
 
-@dataclass(frozen=True)
-class Promises:
+class Promises(Struct, frozen=True):
     """A module's text whose calls say what their callees keep.
 
     Attributes:
@@ -146,8 +146,7 @@ def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:
         waiting = [name for name in waiting if name not in done]
 
 
-@dataclass(frozen=True)
-class _Draft:
+class _Draft(Struct, frozen=True):
     """Allocates and finishes functions to see what they overwrite; nothing of it is kept."""
 
     compiler: StagedCompiler

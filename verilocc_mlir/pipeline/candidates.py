@@ -6,7 +6,9 @@ Answers state them in words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, VeriloccError
@@ -17,8 +19,7 @@ from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import OURS, Variant, as_given
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One way to compile a file."""
 
     plan: Plan
@@ -31,8 +32,7 @@ class Candidate:
         return self.plan.name if self.variant == OURS else f"{self.plan.name} + {self.variant.name}"
 
 
-@dataclass(frozen=True)
-class CandidateCost:
+class CandidateCost(Struct, frozen=True):
     """What came of one candidate.
 
     Attributes:
@@ -137,8 +137,7 @@ SLOTS: Mapping[str, tuple[str, ...]] = {**SCHEDULE, **REGISTERS}
 _SLOT_OF = {word: slot for slot, words in SLOTS.items() for word in words}
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Words in the order of ``SLOTS``, at most one of each slot; none: everything as it is."""
 
     words: tuple[str, ...] = ()

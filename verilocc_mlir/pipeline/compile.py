@@ -15,9 +15,11 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.budget import within
@@ -56,8 +58,7 @@ _PROMISES = 4
 """Times that a module is compiled with masks that say more, each time without what was not proved before."""
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """What came of a compilation.
 
     ``data`` is the result in the form asked for, None where a phase ended without any text; ``also`` the further forms
@@ -112,8 +113,7 @@ def compile_module(
     return compiled
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -247,8 +247,7 @@ def _by_convention(request: Request, why: str) -> _Final:
 # The steps: open, lower, settle, finish, emit.
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """An input that was read, and the tools and allocators for it; ``start`` is that of the clock on the wall."""
 
     request: Request
@@ -261,8 +260,7 @@ class Opened:
         return within(lambda: self.work.events.budget.is_over)
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(Struct, frozen=True):
     """A module before the first phase.
 
     Attributes:
@@ -282,8 +280,7 @@ class Lowered:
         return self.given.shared.parsed(self.promises.text, self.opened.work.path)
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """An allocation of every function, or a verdict why there is none.
 
     Attributes:
@@ -304,8 +301,7 @@ class Settled:
         return (DEFAULT.name, "") if candidate is None else (candidate.plan.name, candidate.variant.name)
 
 
-@dataclass(frozen=True)
-class _Final:
+class _Final(Struct, frozen=True):
     compiled: Compiled
     standing: tuple[float, float]
     has_promises: bool

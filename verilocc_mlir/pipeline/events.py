@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from smt_verifier.smt import default_solver
 
@@ -19,34 +20,29 @@ if TYPE_CHECKING:
     from verilocc_mlir.target.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something that was told; those of one kind are a class of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note(Event):
+class Note(Event, frozen=True):
     """For people, in the report: what was left out or done in another way, and why."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tried(Event):
+class Tried(Event, frozen=True):
     """What is worked on from now on: a candidate, by its name."""
 
     candidate: str
 
 
-@dataclass(frozen=True, slots=True)
-class Begun(Event):
+class Begun(Event, frozen=True):
     """A step of this process that is under way."""
 
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spent(Event):
+class Spent(Event, frozen=True):
     """CPU seconds that a step took; ``by_tool``: of LLVM's tools, else of this process and its solver workers."""
 
     step: str
@@ -54,15 +50,13 @@ class Spent(Event):
     by_tool: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decided(Event):
+class Decided(Event, frozen=True):
     """What the phases of the result were decided on, in their order. Told again, it is of another result."""
 
     records: tuple[PhaseRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled(Event):
+class Assembled(Event, frozen=True):
     """The final code is there: ``ours`` and ``llvms`` give it, and LLVM's of a plain compile, as assembly."""
 
     path: str

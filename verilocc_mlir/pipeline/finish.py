@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
@@ -34,8 +36,7 @@ from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import VerifierFault, unverified, verifier_fault, verifier_faults
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """An object, checked, and what each function takes in it and in LLVM's own object, by name.
 
     Attributes:
@@ -95,8 +96,7 @@ class PlainCode:
         return self._make("obj") if assembled is None else assembled
 
 
-@dataclass
-class Finisher:
+class Finisher(Struct):
     """Finishes the texts of one compilation.
 
     Attributes:
@@ -208,8 +208,7 @@ LEAST_GAIN = 0.005
 """Share of its modelled cycles that a function must gain. Nothing else differs: no instruction, register or wave."""
 
 
-@dataclass(frozen=True)
-class LateOrder:
+class LateOrder(Struct, frozen=True):
     """A text in another order, and a note on each function that gains by it; ``text`` is ``""`` where none is taken."""
 
     text: str

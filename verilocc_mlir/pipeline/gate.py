@@ -6,13 +6,14 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.cost.figures import Figures
@@ -43,8 +44,7 @@ _IR = (".ll", ".llir", ".bc")
 _ELF = b"\x7fELF"
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """The kernels of all paths, and what a person should know of how they were read."""
 
     kernels: tuple[Kernel, ...]
@@ -207,8 +207,7 @@ def _verdict(function: FunctionForm) -> Outcome:
     return combine(p.outcome for p in phases) if phases and phases[-1].phase == LAST_PHASE else Outcome.UNKNOWN
 
 
-@dataclass(frozen=True)
-class _Beside:
+class _Beside(Struct, frozen=True):
     """What a file beside a code object states.
 
     Attributes:
@@ -275,8 +274,7 @@ _RANK = {Outcome.PROVED: 0, Outcome.UNKNOWN: 1, None: 1, Outcome.INVALID: 2, Out
 """A verdict is worse than one of a lower rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True):
     """How much worse a figure may be: ``amount`` of its unit, or of a hundredth of the baseline's figure."""
 
     amount: float = 0.0
@@ -388,8 +386,7 @@ _LIMIT = re.compile(r"(?P<figure>\w+)(?P<sign><=|>=)(?P<number>\d+)")
 _PROVED = "proved"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """One line of the file.
 
     Attributes:

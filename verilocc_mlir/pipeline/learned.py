@@ -6,10 +6,12 @@ import hashlib
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError, UnsupportedError
@@ -26,8 +28,7 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 """Environment variable that NumPy's OpenBLAS reads when it is loaded."""
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """What a model states.
 
     Attributes:
@@ -41,8 +42,7 @@ class Stated:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PlanModel:
+class PlanModel(Struct, frozen=True):
     """A model of plans that reads facts alone.
 
     Attributes:

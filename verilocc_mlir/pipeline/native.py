@@ -9,7 +9,9 @@ this reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.audit import AuditReport, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -34,8 +36,7 @@ Reallocate = Callable[[str, str], str]
 PHASES = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 
 
-@dataclass(frozen=True)
-class NativeKernel:
+class NativeKernel(Struct, frozen=True):
     """What a compiler printed on its way through one kernel.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.pipeline.events import Events
@@ -35,8 +35,7 @@ def open_input(
     return given, StagedCompiler(toolchain, options)
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What all steps of one compilation work with.
 
     Attributes:
@@ -50,4 +49,4 @@ class Work:
     compiler: StagedCompiler
     target: Target
     allocators: tuple[Allocator, ...]
-    events: Events = field(default_factory=Events, compare=False)
+    events: Events = field(default_factory=Events)

@@ -11,11 +11,13 @@ Processor, features, level and form of the result are not among them: with a fro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Effort, ServerAccess, Settings
@@ -46,8 +48,7 @@ class Group(Enum):
     ACCESS = "access"
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option.
 
     Attributes:

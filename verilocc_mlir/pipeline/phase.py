@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.audit import FunctionAudit, audit_function
 from smt_verifier.outcome import Outcome
@@ -47,8 +49,7 @@ _SAVE = re.compile(r"\bSI_SPILL_\w+_SAVE\b")
 _PREDECESSORS = re.compile(r" +; preds = .*$")
 
 
-@dataclass(frozen=True)
-class PhaseResult:
+class PhaseResult(Struct, frozen=True):
     """The text to resume from, None where some function has none (ours failed, and there is no fallback); what happened
     to each function, by name; and what that was decided on, where it is kept.
     """
@@ -58,8 +59,7 @@ class PhaseResult:
     records: tuple[PhaseRecord, ...] = ()
 
 
-@dataclass
-class Function:
+class Function(Struct):
     """One function on its way through the phase. ``events``: what is done for it, told by the phase once it is over."""
 
     before: MachineFunction
@@ -76,8 +76,7 @@ class Function:
         return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
 
 
-@dataclass
-class Draft:
+class Draft(Struct):
     """One phase before any audit.
 
     Attributes:
@@ -106,8 +105,7 @@ class Draft:
         return "SI_SPILL_" in self.after and _SAVE.search(self.after) is not None
 
 
-@dataclass
-class Shared:
+class Shared(Struct):
     """What the variants of one compilation have in common, kept for the next one.
 
     Attributes:
@@ -132,8 +130,7 @@ class Shared:
         return self.files[text]
 
 
-@dataclass
-class PhaseRunner:
+class PhaseRunner(Struct):
     """Runs phases of one file with the same allocators and limits.
 
     Attributes:

@@ -23,9 +23,12 @@ That LLVM's passes before allocation are right is trusted, under every plan as u
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
@@ -53,8 +56,7 @@ from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.pipeline.settings import Effort
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One way to make pre-RA text.
 
     Attributes:
@@ -139,8 +141,7 @@ Allocating = Callable[[Work, str, str, Shared], Runs]
 """Makes ``Runs`` of its first attributes."""
 
 
-@dataclass
-class Planned:
+class Planned(Struct):
     """One input, to be allocated under any plan; what was made once is kept.
 
     Attributes:
@@ -200,7 +201,7 @@ class Planned:
 
     def _compiler(self, plan: Plan) -> StagedCompiler:
         ours = self.work.compiler
-        return replace(ours, of_ir=plan.options) if plan.options else ours
+        return dataclasses.replace(ours, of_ir=plan.options) if plan.options else ours
 
     def too_many(self, plan: Plan) -> int:
         """Vector registers that a plan's text needs beyond the files, where it needs most, over all functions: an

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
 from verilocc_mlir.cost.compare import error_bar, spill_traffic
@@ -50,8 +52,7 @@ _ALIKE = ("mfma", "lds", "memory")
 """Units that do the same work in every allocation without spills; copies are work of the VALU and SALU."""
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What is kept of a file.
 
     Attributes:
@@ -72,8 +73,7 @@ class Kept:
 OVER = "the seconds were over: the best that was proved by then is taken"
 
 
-@dataclass
-class Portfolio:
+class Portfolio(Struct):
     """The candidates of one input.
 
     Attributes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from smt_verifier.artefacts import RecordingSolver
 from verilocc_mlir.cost.assembly import parse_assembly
@@ -88,8 +89,7 @@ class RecordedRuns(Runs):
         return RecordedPhases(self._work(variant), self._limited(variant.spills), self.shared)
 
 
-@dataclass
-class Recording:
+class Recording(Struct):
     """The phases of one run in their order; it listens to the events of a compilation.
 
     ``costs`` are the cost model's figures of the result and of LLVM's own, by function; none where there is no result.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -32,8 +34,7 @@ FAST_STEPS = 2
 """``SpillLimits.steps`` with ``fast``."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What one variant came to.
 
     Attributes:
@@ -87,8 +88,7 @@ def nobody(_ours: tuple[Allocator, ...], _settings: Settings) -> tuple[Allocator
     return ()
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """One way of allocating a file: with allocators of ours."""
 
     name: str
@@ -108,8 +108,7 @@ class Variant:
         return runs.run(self)
 
 
-@dataclass(frozen=True)
-class LlvmVariant(Variant):
+class LlvmVariant(Variant, frozen=True):
     """LLVM's allocation of a plain compile; for an input of machine IR, of its text."""
 
     allocators: Choice = nobody
@@ -121,8 +120,7 @@ class LlvmVariant(Variant):
         return runs.plain(names) if runs.ir else runs.resumed()
 
 
-@dataclass(frozen=True)
-class ResumedVariant(LlvmVariant):
+class ResumedVariant(LlvmVariant, frozen=True):
     """LLVM's allocation of the text that we allocate, phase by phase."""
 
     def waits_for_audit(self, runs: Runs) -> bool:
@@ -149,8 +147,7 @@ def whatever_it_is(_: Iterable[PhaseReport]) -> bool:
     return True
 
 
-@dataclass
-class Runs:
+class Runs(Struct):
     """The variants of one compilation; what they have in common is done once.
 
     Attributes:

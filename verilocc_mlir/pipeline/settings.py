@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
@@ -51,8 +53,7 @@ class Effort(Enum):
         return self in (Effort.FAST, Effort.LEARNED)
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Options of one compilation.
 
     Attributes:
@@ -122,8 +123,6 @@ class Settings:
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""
-        import msgspec
-
         return msgspec.to_builtins(self, enc_hook=str)
 
     @classmethod
@@ -133,8 +132,6 @@ class Settings:
         Raises:
             TypeError: ``data`` has an unknown field. ValueError: a field has a value of another type.
         """
-        import msgspec
-
         access: ServerAccess | Mapping[str, Any] = data.get("access", {})
         _refuse_unknown(data, cls)
         if not isinstance(access, ServerAccess):
@@ -143,7 +140,7 @@ class Settings:
 
 
 def _refuse_unknown(data: Mapping[str, Any], kind: type[Settings | ServerAccess]) -> None:
-    unknown = data.keys() - {field.name for field in fields(kind)}
+    unknown = data.keys() - set(kind.__struct_fields__)
     if unknown:
         raise TypeError(f"{kind.__name__} has no field {min(unknown)!r}")
 

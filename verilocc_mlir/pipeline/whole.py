@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -36,8 +38,7 @@ _ELSEWHERE = CheckResult(Outcome.PROVED, 0)
 """The verdict of a phase whose obligations are counted in the last one."""
 
 
-@dataclass
-class WholeAudit:
+class WholeAudit(Struct):
     """The audits of one file.
 
     Attributes:

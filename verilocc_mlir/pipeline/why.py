@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
@@ -156,8 +158,7 @@ _NUM, _WAVES, _SIZE = "amdgpu-num-vgpr", "amdgpu-waves-per-eu", "amdgpu-flat-wor
 _SIZES = (512, 256, 128, 64)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """An attribute that might raise the cap.
 
     Attributes:

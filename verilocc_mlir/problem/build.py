@@ -8,7 +8,8 @@ are ignored, those already placed are fixed occupations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, find_loops
 from verilocc_mlir.analysis.execution import has_inactive_lanes
@@ -164,8 +165,7 @@ def _saved(file: MirFile, function: MachineFunction, target: Target) -> frozense
     return callee_saved(function_attributes(file.preamble, function.name).calling_convention, target)
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """What the callers of a function count on, beyond its convention.
 
     Attributes:

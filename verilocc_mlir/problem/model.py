@@ -18,8 +18,9 @@ may define into the register it reads, unless that definition is early-clobber a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Segment = tuple[int, int]
 """Half-open slot interval ``[start, end)``."""
@@ -45,8 +46,7 @@ PHASES: tuple[Phase, ...] = ("sgpr", "wwm", "vgpr")
 """In the order LLVM runs them."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneGroup:
+class LaneGroup(Struct, frozen=True):
     """Lanes of one live range that are live at the same points.
 
     Attributes:
@@ -58,8 +58,7 @@ class LaneGroup:
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A use or definition: slot, lanes touched, loop depth, and the opcode family of the instruction.
 
     ``kind`` is one of ``"def"``, ``"use"``, ``"early-def"``; ``family`` is a normalised opcode family (``mfma``,
@@ -74,8 +73,7 @@ class Point:
     family: str
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRange:
+class LiveRange(Struct, frozen=True):
     """One virtual register to place.
 
     Attributes:
@@ -108,8 +106,7 @@ class LiveRange:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Affinity:
+class Affinity(Struct, frozen=True):
     """A copy that disappears if the two ends coincide.
 
     ``a``/``b`` are range ids, ``a_lane``/``b_lane`` the first 16-bit lanes joined, ``lanes`` how many. ``b`` is -1
@@ -127,8 +124,7 @@ class Affinity:
     fixed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """How the registers of two ranges are to relate.
 
     ``a``/``b`` are range ids, ``a_lane``/``b_lane`` 16-bit lanes that start a register. ``modulus`` 0: the registers
@@ -142,8 +138,7 @@ class Relation:
     modulus: int
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(Struct, frozen=True):
     """Something that the machine does better where all ``relations`` hold; never needed for correctness.
 
     ``kind`` says what: ``"vopd"`` (two operations issue as one), ``CHAIN`` (a matrix operation continues another
@@ -157,8 +152,7 @@ class Preference:
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class FixedOccupation:
+class FixedOccupation(Struct, frozen=True):
     """Units that something else holds: a physical live range, a call's clobbers.
 
     ``units`` are numbers as in ``verilocc_mlir.target.registers``; ``reason`` reads ``"argument $vgpr0"``,
@@ -170,8 +164,7 @@ class FixedOccupation:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BankBudget:
+class BankBudget(Struct, frozen=True):
     """Allocatable registers of a bank for this function, in allocation order.
 
     Attributes:
@@ -185,8 +178,7 @@ class BankBudget:
     expensive: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True):
     """How register counts turn into waves, for deciding what a register costs.
 
     ``granule`` registers are handed out at a time, ``file`` registers shared by the waves of a SIMD, ``max_waves`` at
@@ -199,8 +191,7 @@ class Occupancy:
     unified: bool
 
 
-@dataclass(frozen=True)
-class AllocationProblem:
+class AllocationProblem(Struct, frozen=True):
     """Everything an allocator may know. ``phase`` is ``sgpr``, ``wwm`` or ``vgpr``; ``slots`` is 4 x instructions."""
 
     version: int
@@ -226,8 +217,7 @@ class AllocationProblem:
         return self.slots > 4 * LARGE
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """An answer: for each live range, by id, the name of a physical register without ``$``, ``""`` where none is
     given."""
 

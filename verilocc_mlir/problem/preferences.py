@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask
@@ -134,8 +135,7 @@ def preferences(
     return tuple(result)
 
 
-@dataclass(frozen=True)
-class _Half:
+class _Half(Struct, frozen=True):
     """One operation that may be half of a pair: its registers as (range id, lane), its sources that are none."""
 
     name: str

@@ -1,6 +1,6 @@
 """AllocationProblem and Proposal as JSON: one canonical text for each, checked on the way in.
 
-The layout follows the dataclasses of ``model.py``: an object has exactly their fields, tuples are arrays, segments are
+The layout follows the classes of ``model.py``: an object has exactly their fields, tuples are arrays, segments are
 ``[start, end]``. Canonical text has sorted keys, no blanks, ASCII only, and integers where a weight is whole, so equal
 problems give equal bytes. ``allocation.schema.json`` beside this module is the same as JSON Schema (2020-12), made by
 ``json_schema``; a test keeps the two together.
@@ -8,13 +8,14 @@ problems give equal bytes. ``allocation.schema.json`` beside this module is the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import types
 import typing
 from itertools import pairwise
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import (
@@ -95,7 +96,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _encode(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         return {name: _encode(getattr(value, name)) for name in _FIELDS[type(value)]}
     if isinstance(value, tuple):
         return [_encode(item) for item in typing.cast("tuple[object, ...]", value)]
@@ -104,14 +105,16 @@ def _encode(value: object) -> object:
     return value
 
 
-def _fields_of(cls: type) -> dict[str, Any]:
-    """Field names and resolved types of a dataclass."""
+def _fields_of(cls: type[Struct]) -> dict[str, Any]:
+    """Field names and resolved types."""
     hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return {name: hints[name] for name in cls.__struct_fields__}
 
 
 _OF_A_PROBLEM = (Affinity, BankBudget, FixedOccupation, LaneGroup, LiveRange, Occupancy, Point, Preference, Relation)
-_FIELDS: dict[type, dict[str, Any]] = {cls: _fields_of(cls) for cls in (AllocationProblem, Proposal, *_OF_A_PROBLEM)}
+_FIELDS: dict[type[Struct], dict[str, Any]] = {
+    cls: _fields_of(cls) for cls in (AllocationProblem, Proposal, *_OF_A_PROBLEM)
+}
 
 
 def _load(text: str) -> object:
@@ -137,7 +140,7 @@ def _decode(kind: type[_T], value: object, path: str) -> _T:
 
 
 def _as(kind: Any, value: object, path: str, field: tuple[str, str]) -> object:
-    if dataclasses.is_dataclass(kind):
+    if kind in _FIELDS:
         return _object(typing.cast("type", kind), value, path)
     if typing.get_origin(kind) is tuple:
         return _array(typing.get_args(kind), value, path, field)
@@ -301,7 +304,7 @@ def _define(cls: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema_of(kind: Any, field: tuple[str, str], definitions: dict[str, Any]) -> dict[str, Any]:
-    if dataclasses.is_dataclass(kind):
+    if kind in _FIELDS:
         return _define(typing.cast("type", kind), definitions)
     if typing.get_origin(kind) is tuple:
         items = typing.get_args(kind)

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class RankedPlans:
+
+class RankedPlans(Struct, frozen=True):
     """Answers as a server gives them, which are not read yet.
 
     Attributes:

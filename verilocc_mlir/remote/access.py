@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError
 
 DEFAULT_SERVER_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class ServerAccess:
+class ServerAccess(Struct, frozen=True):
     """How to get through to an allocation server.
 
     Attributes:
@@ -44,8 +44,7 @@ TOKEN_VARIABLE = "VERILOCC_TOKEN"
 """Environment variable with the bearer token, where no file is named."""
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """How a server is reached.
 
     Attributes:

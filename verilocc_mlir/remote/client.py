@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc import StatusCode
 from grpc_status import rpc_status
+from msgspec import Struct
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
@@ -67,8 +67,7 @@ class RemoteError(VeriloccError):
         super().__init__(f"{status_text}: {message}" if message else status_text, where=address)
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """When a call is made again: backoff from ``first_seconds``, doubled up to ``most_seconds``, with jitter.
 
     ``tries`` bounds the calls to a server that is not there, or that has too many calls to say anything; one that says
@@ -96,8 +95,7 @@ class RetryPolicy:
         return wait if (overloaded or passes) and wait < left else None
 
 
-@dataclass(frozen=True)
-class Streamed:
+class Streamed(Struct, frozen=True):
     """The result of one request of a stream: its place among the requests, and the answer or why there is none."""
 
     number: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any, TypeVar, cast
 
 from google.protobuf.duration_pb2 import Duration
@@ -116,7 +115,8 @@ def _message(kind: type[_M], source: object, /, **given: object) -> _M:
 
 def _data(kind: type[_D], message: Message, /, **given: Any) -> _D:
     """The way back; repeated fields are tuples."""
-    values = {f.name: given[f.name] if f.name in given else getattr(message, f.name) for f in fields(cast(Any, kind))}
+    names = cast(Any, kind).__struct_fields__
+    values = {name: given[name] if name in given else getattr(message, name) for name in names}
     return kind(**{n: v if isinstance(v, (str, int, float)) or n in given else tuple(v) for n, v in values.items()})
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir import forms
@@ -17,8 +18,7 @@ ALLOCATE_VERSION = 3
 """Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedFunction:
+class AllocatedFunction(Struct, frozen=True):
     """One function.
 
     Attributes:
@@ -42,8 +42,7 @@ class AllocatedFunction:
     findings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedFile:
+class AllocatedFile(Struct, frozen=True):
     """One input.
 
     Attributes:
@@ -62,8 +61,7 @@ class AllocatedFile:
     output: str = ""
 
 
-@dataclass(frozen=True)
-class AllocateReport:
+class AllocateReport(Struct, frozen=True):
     """One run.
 
     Attributes:

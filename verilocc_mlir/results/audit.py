@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from smt_verifier.audit import AuditReport, Fault, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome, combine
@@ -20,8 +21,7 @@ AUDIT_VERSION = 2
 """Version of the JSON form; raised whenever ``audit.schema.json`` changes."""
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """A text as it was audited: ``path`` is its name in messages."""
 
     path: str
@@ -36,8 +36,7 @@ class Listing:
         return tuple(self.text.split("\n"))
 
 
-@dataclass(frozen=True)
-class AuditedPair:
+class AuditedPair(Struct, frozen=True):
     """One text before and one after allocation, and the verdict on each of their functions.
 
     Attributes:
@@ -65,8 +64,7 @@ class AuditedPair:
         return self.before if side == "pre" else self.after
 
 
-@dataclass(frozen=True)
-class AuditRun:
+class AuditRun(Struct, frozen=True):
     """One run.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Struct
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir import forms
@@ -28,8 +28,7 @@ class Origin(Enum):
     JOURNAL = "journal"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchItem:
+class BatchItem(Struct, frozen=True):
     """What came of one input.
 
     Attributes:
@@ -67,8 +66,7 @@ class BatchItem:
         return EXIT_CODES[self.outcome]
 
 
-@dataclass(frozen=True)
-class BatchReport:
+class BatchReport(Struct, frozen=True):
     """One run, to its end.
 
     Attributes:

@@ -6,8 +6,10 @@ Seconds are CPU seconds, children included, unless a name says wall. Registers a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.protocol import ModelUse, ServerAttempt
@@ -32,8 +34,7 @@ EXIT_CODES = {
 """Exit code of each outcome of a run that came to an end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPart:
+class ModelPart(Struct, frozen=True):
     """One model, with one adapter or none, here or behind a server.
 
     Attributes:
@@ -64,8 +65,7 @@ class ModelPart:
         return f"{self.model}, {adapter}{where}: {count}, {self.tokens} tokens, {self.seconds:.2f} s{note}"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
+class CheckFinding(Struct, frozen=True):
     """One violated constraint or failed obligation: the rule's stable name and the message with its place; of an
     audit's also the kind of fault (``smt_verifier.audit.Fault``), else ``""``.
     """
@@ -76,8 +76,7 @@ class CheckFinding:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """What ``prove`` or ``audit`` answered, on how many named obligations; at most a few findings are kept."""
 
     outcome: Outcome
@@ -85,8 +84,7 @@ class CheckResult:
     findings: tuple[CheckFinding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One allocation of one function in one phase.
 
     Attributes:
@@ -125,8 +123,7 @@ class Attempt:
         return Outcome.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(Struct, frozen=True):
     """Copies and spill code of one phase, counted in the text before and after it."""
 
     copies_before: int = 0
@@ -141,8 +138,7 @@ class Moves:
         return max(0, self.copies_before - self.copies_left)
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseReport:
+class PhaseReport(Struct, frozen=True):
     """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used;
     ``spills`` is what it took to make room for it. ``audited_with``: the later phase with which it was audited at once,
     where the obligations of the audit are counted; None where it was audited alone.
@@ -153,7 +149,7 @@ class PhaseReport:
     fallback: bool
     fallback_reason: str
     moves: Moves
-    seconds: dict[str, float] = field(default_factory=dict[str, float], hash=False)
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
     spills: tuple[SpillAction, ...] = ()
     audited_with: str | None = None
 
@@ -177,8 +173,7 @@ class PhaseReport:
         return sum(v.obligations for v in (last.proof, last.audit) if v is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """What a function takes at run time.
 
     Attributes:
@@ -200,8 +195,7 @@ class Resources:
     waves: int
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionReport:
+class FunctionReport(Struct, frozen=True):
     """One function: its phases and its resources beside those of LLVM's greedy (a direct compile).
 
     Attributes:
@@ -225,16 +219,14 @@ class FunctionReport:
         return finished and all(phase.outcome is Outcome.PROVED for phase in self.phases)
 
 
-@dataclass(frozen=True, slots=True)
-class TimedStep:
+class TimedStep(Struct, frozen=True):
     """CPU seconds of one step of the run: ours (``audit``) or a tool's (``llc pre-RA``)."""
 
     name: str
     seconds: float
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """One run.
 
     Attributes:

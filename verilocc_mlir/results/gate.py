@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Struct
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir import forms
@@ -19,8 +19,7 @@ GATE_VERSION = 1
 """Version of the baseline's form; raised whenever ``gate.schema.json`` changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """What one kernel takes; None where it is not known. Registers are 32-bit registers.
 
     Attributes:
@@ -78,8 +77,7 @@ LEAST = ("waves",)
 """Of these fewer are worse, of all others more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One figure that differs, or the verdict, or registers that are not declared.
 
     Attributes:
@@ -116,8 +114,7 @@ class Status(Enum):
     SAME = "same"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One kernel: ``before`` is None for a new one, ``now`` for a vanished one. ``alone``: there is no baseline."""
 
     before: Kernel | None
@@ -144,8 +141,7 @@ class Compared:
         return Status.BETTER if self.changes else Status.SAME
 
 
-@dataclass(frozen=True)
-class GateRun:
+class GateRun(Struct, frozen=True):
     """One run.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
@@ -37,8 +37,7 @@ FAULTS = (Kind.REFUTED, Kind.REJECTED, Kind.CRASH)
 """Kinds that are grouped and reduced; the others are counted by reason."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """How LLVM is asked to allocate.
 
     Attributes:
@@ -57,8 +56,7 @@ class Variant:
         return len(self.options) + len(self.attributes) + (self.regalloc != "greedy")
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One input under one variant, for one processor."""
 
     path: str
@@ -70,8 +68,7 @@ class Case:
         return f"{self.path} {self.cpu} {self.variant.name}"
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """What is wrong with one phase.
 
     Attributes:
@@ -87,8 +84,7 @@ class Suspect:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One case that was tried.
 
     Attributes:
@@ -106,8 +102,7 @@ class Row:
     cpu_seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Suspects of one cause; ``example`` is the smallest row of them."""
 
     kind: Kind
@@ -124,8 +119,7 @@ class Group:
         return f"{self.kind.value} {self.regalloc} {self.cause}"
 
 
-@dataclass(frozen=True)
-class Reduced:
+class Reduced(Struct, frozen=True):
     """The example of a group, made small.
 
     Attributes:
@@ -154,8 +148,7 @@ class Reduced:
     cpu_seconds: float
 
 
-@dataclass(frozen=True)
-class HuntReport:
+class HuntReport(Struct, frozen=True):
     """One hunt so far."""
 
     version: str

@@ -6,11 +6,11 @@ Times are milliseconds. A ratio is the candidate's time over the base's, so belo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Struct
 
 from verilocc_mlir import forms
 from verilocc_mlir.errors import ExitCode
@@ -43,8 +43,7 @@ class Sameness(Enum):
     NOT_COMPARED = "not compared"
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """A median with its interval.
 
     Attributes:
@@ -57,16 +56,14 @@ class Interval:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredCode:
+class MeasuredCode(Struct, frozen=True):
     """One of the two codes: its name, and SHA-256 of its bytes; of a configuration's name where it is a recording."""
 
     name: str
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredKernel:
+class MeasuredKernel(Struct, frozen=True):
     """What both are codes of.
 
     Attributes:
@@ -80,8 +77,7 @@ class MeasuredKernel:
     ir: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAbout:
+class DeviceAbout(Struct, frozen=True):
     """What ran them.
 
     Attributes:
@@ -97,24 +93,21 @@ class DeviceAbout:
     software: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """Clocks of the device in MHz; None where they cannot be read."""
 
     core_mhz: float | None = None
     memory_mhz: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """Times of one turn of each, in the order in which they were taken."""
 
     base: tuple[float, ...]
     candidate: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """One line of a journal.
 
     Attributes:
@@ -153,8 +146,7 @@ class Measurement:
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureRun:
+class MeasureRun(Struct, frozen=True):
     """All that one command measured, in order.
 
     Attributes:

@@ -6,7 +6,8 @@ Slots are those of ``verilocc_mlir.problem.model``: four an instruction of the t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.model import MachineFunction
@@ -14,8 +15,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.target.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Something that an allocator did before it assigned registers, and why.
 
     Attributes:
@@ -33,8 +33,7 @@ class Action:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
+class CostRow(Struct, frozen=True):
     """One component of the cost model for one function.
 
     Attributes:
@@ -49,8 +48,7 @@ class CostRow:
     unit: str = ""
 
 
-@dataclass(frozen=True)
-class PhaseRecord:
+class PhaseRecord(Struct, frozen=True):
     """One phase of one function, with all that was decided about.
 
     Attributes:
@@ -74,8 +72,7 @@ class PhaseRecord:
     actions: tuple[Action, ...] = ()
 
 
-@dataclass(frozen=True)
-class PageInput:
+class PageInput(Struct, frozen=True):
     """Everything the page is made from, the report left out.
 
     Attributes:

@@ -6,8 +6,9 @@ more, for alignment and tuples, and less, if it spills.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from verilocc_mlir import forms
 from verilocc_mlir.forms import Form, Positive, ToolWithLlvm, Whole, about, filled
@@ -19,8 +20,7 @@ WHY_VERSION = 2
 """Version of the JSON form; raised whenever ``why.schema.json`` changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """One instruction of the text before allocation.
 
     Attributes:
@@ -38,8 +38,7 @@ class Site:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class LiveValue:
+class LiveValue(Struct, frozen=True):
     """One value that is live at a point.
 
     Attributes:
@@ -63,16 +62,14 @@ class LiveValue:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """A number of registers, and the waves that it leaves room for, all else equal."""
 
     registers: int
     waves: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilePressure:
+class FilePressure(Struct, frozen=True):
     """One register file of one function.
 
     Attributes:
@@ -102,8 +99,7 @@ class FilePressure:
     plan: tuple[SpillAction, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """An instruction that an allocation added.
 
     Attributes:
@@ -120,8 +116,7 @@ class Moved:
     site: Site
 
 
-@dataclass(frozen=True, slots=True)
-class Cure:
+class Cure(Struct, frozen=True):
     """A way to raise a cap that was tried by compiling the kernel so.
 
     Attributes:
@@ -137,8 +132,7 @@ class Cure:
     waves: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+class Cap(Struct, frozen=True):
     """What caps the vector registers that LLVM lets a function have.
 
     Attributes:
@@ -156,8 +150,7 @@ class Cap:
     cure: Cure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WhyFunction:
+class WhyFunction(Struct, frozen=True):
     """One function.
 
     Attributes:
@@ -179,8 +172,7 @@ class WhyFunction:
     cap: Cap | None = None
 
 
-@dataclass(frozen=True)
-class WhyRun:
+class WhyRun(Struct, frozen=True):
     """One run.
 
     Attributes:

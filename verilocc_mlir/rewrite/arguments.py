@@ -11,7 +11,8 @@ allocation, and audited as part of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.liveness import Segment
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import is_terminator
@@ -423,8 +425,7 @@ def _registers(place: Placed, lanes: int) -> list[str]:
 # Which physical register each virtual register got, and which of its lanes hold something at a slot.
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """One virtual register and its place.
 
     Attributes:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from grpc import StatusCode
+from msgspec.structs import replace
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, audit, audit_function

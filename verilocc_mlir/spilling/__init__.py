@@ -5,11 +5,10 @@ What was done is data for reports.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SpillAction:
+class SpillAction(Struct, frozen=True):
     """What was done to one register.
 
     Attributes:

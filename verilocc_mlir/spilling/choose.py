@@ -12,8 +12,10 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
@@ -43,8 +45,7 @@ _ONES = int.from_bytes(b"\1\0" * _TOGETHER, "little")
 _TOPS = _ONES << 15
 
 
-@dataclass
-class Excess:
+class Excess(Struct):
     """How many registers are too many at each point. An instruction has two points: it reads, then it writes.
 
     ``over[2 * i]`` is where instruction *i* reads, ``over[2 * i + 1]`` where it writes. A negative number says how many

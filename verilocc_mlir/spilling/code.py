@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind, StackObject
@@ -24,8 +26,7 @@ _SIZES = (32, 16, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _EXEC = parse_operand("implicit $exec", is_def=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A stack slot for the parts of a register from ``first`` on, ``size`` of them."""
 
     number: int

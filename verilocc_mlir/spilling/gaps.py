@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.lanes import Access as LaneAccess
 from verilocc_mlir.analysis.liveness import LaneLiveness, LaneSegments
 
 
-@dataclass(eq=False, slots=True)
-class Access:
+class Access(Struct, eq=False):
     """One instruction's access to one register.
 
     Attributes:
@@ -40,8 +40,7 @@ class Access:
     keeps: int = 0
 
 
-@dataclass(eq=False, slots=True)
-class Gap:
+class Gap(Struct, eq=False):
     """One gap; the module says what that is.
 
     Attributes:
@@ -67,8 +66,7 @@ class Gap:
     successors: list[Gap] = field(default_factory=list["Gap"])
 
 
-@dataclass(frozen=True)
-class RegisterGaps:
+class RegisterGaps(Struct, frozen=True):
     """All accesses and gaps of one virtual register, in layout order."""
 
     vreg: int

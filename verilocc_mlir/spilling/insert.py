@@ -8,8 +8,10 @@ place the pieces in different registers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
@@ -25,8 +27,7 @@ Constants = Mapping[tuple[int, int], Instruction]
 _Node = Access | Gap | tuple[str, int]
 
 
-@dataclass(frozen=True)
-class SpillTarget:
+class SpillTarget(Struct, frozen=True):
     """What spill code of one function needs to know.
 
     Attributes:
@@ -47,8 +48,7 @@ class SpillTarget:
     even: bool
 
 
-@dataclass(frozen=True)
-class Inserted:
+class Inserted(Struct, frozen=True):
     """A function with spill code.
 
     Attributes:

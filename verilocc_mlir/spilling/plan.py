@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.analysis.execution import ExecMasks, is_terminator, writes_exec
 from verilocc_mlir.mir.model import MachineFunction
@@ -20,8 +22,7 @@ ACCUMULATED = 0.2
 """Cost of a copy to an accumulator or back, likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpillMove:
+class SpillMove(Struct, frozen=True):
     """A save or a reload of some parts of a register.
 
     Attributes:
@@ -38,8 +39,7 @@ class SpillMove:
     ahead: int = 0
 
 
-@dataclass(frozen=True)
-class SpillPlan:
+class SpillPlan(Struct, frozen=True):
     """One register, in memory in ``gaps``.
 
     Attributes:
@@ -57,8 +57,7 @@ class SpillPlan:
     accumulators: bool = False
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where code may be inserted, by layout position of a block.
 
     Attributes:
@@ -106,8 +105,7 @@ def insertion_places(function: MachineFunction, first: tuple[int, ...], *, vecto
     return Places(first, tuple(start), tuple(end))
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """What the cost of a plan depends on.
 
     Attributes:

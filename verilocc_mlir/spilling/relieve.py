@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.mir.header import header_field
@@ -35,8 +37,7 @@ Tight = tuple[tuple[int, int, int], ...]
 """Instructions at which more registers are to be left over: the first, one past the last, and how many more."""
 
 
-@dataclass(frozen=True)
-class Relieved:
+class Relieved(Struct, frozen=True):
     """A function that needs no more registers than it may have, and what was done to it.
 
     Attributes:
@@ -79,8 +80,7 @@ class Relieved:
         )
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(Struct, frozen=True):
     """What is spilled: a plan for each register, why, and the registers too many in each set of files after it: of all,
     and of every other one (``Spiller._halves``).
     """

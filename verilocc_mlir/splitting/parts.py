@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.cells import runs
 from verilocc_mlir.allocators.items import Item
@@ -22,8 +23,7 @@ from verilocc_mlir.spilling.ground import Ground
 Union = dict[object, object]
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A place for a copy.
 
     Attributes:
@@ -42,8 +42,7 @@ class Cut:
     live: int
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """A range in parts: the times of each, and the cuts between them. ``of_access``: the part each access is in."""
 
     times: tuple[int, ...]

@@ -5,8 +5,11 @@ comes of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.items import Candidates, Item, make_item
 from verilocc_mlir.allocators.packing import below, fitting
@@ -26,8 +29,7 @@ from verilocc_mlir.splitting.parts import Cover, Links, Parts, parts
 # The text in which live ranges fall apart, with its copies.
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """The text with its copies, the registers of all its ranges by name, and what was done."""
 
     function: MachineFunction
@@ -35,8 +37,7 @@ class Split:
     actions: tuple[SpillAction, ...]
 
 
-@dataclass
-class LaidRange:
+class LaidRange(Struct):
     """A range in several registers: where each part starts."""
 
     parts: Parts
@@ -163,8 +164,7 @@ class Laid:
         return spread_proposal(problem, Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names))
 
 
-@dataclass(frozen=True)
-class Stuck:
+class Stuck(Struct, frozen=True):
     """There is no way to lay the ranges; ``index`` is the first instruction of one that finds no room."""
 
     index: int

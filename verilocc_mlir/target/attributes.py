@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError
 
@@ -36,8 +37,7 @@ _NUMBERED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class FunctionAttributes:
+class FunctionAttributes(Struct, frozen=True):
     """Attributes of one function as the IR states them.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, OperandKind
@@ -114,8 +115,7 @@ def callee_saved(calling_convention: str, target: Target) -> frozenset[int]:
 # more; then it must, and whoever allocates the callee, and whoever checks it, reads that off the calls.
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One instruction with a register mask.
 
     Attributes:

@@ -10,8 +10,10 @@ every class, register by register, with the tables inside the LLVM at hand.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.registers import (
@@ -61,8 +63,7 @@ _EXCLUDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterClass:
+class RegisterClass(Struct, frozen=True):
     """A register class.
 
     Attributes:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import UnsupportedError
 
 
-@dataclass(frozen=True, slots=True)
-class OperandDescription:
+class OperandDescription(Struct, frozen=True):
     """One explicit operand, in LLVM's numbering: definitions first.
 
     Attributes:
@@ -37,8 +37,7 @@ class OperandDescription:
     early_clobber: bool
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionDescription:
+class InstructionDescription(Struct, frozen=True):
     """One opcode.
 
     Attributes:
@@ -66,8 +65,7 @@ class InstructionDescription:
     not_described: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
+class _Tables(Struct, frozen=True):
     versions: tuple[str, ...]
     modes: dict[str, int]
     operands: list[str]

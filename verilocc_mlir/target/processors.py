@@ -6,11 +6,10 @@ Checked against llc by tests/toolchain/test_descriptor.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Processor:
+class Processor(Struct, frozen=True):
     """One processor.
 
     Attributes:

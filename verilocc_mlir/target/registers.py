@@ -16,9 +16,10 @@ A *unit* is a 16-bit half of a 32-bit register, the finest grain at which AMDGPU
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import UnsupportedError
 
@@ -136,8 +137,7 @@ _NUMBERED = re.compile(r"(vgpr|agpr|sgpr|ttmp)(0|[1-9][0-9]{0,3})(?:_(lo16|hi16)
 _TUPLE_PART = re.compile(r"(vgpr|agpr|sgpr|ttmp)(0|[1-9][0-9]{0,3})\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalRegister:
+class PhysicalRegister(Struct, frozen=True):
     """A physical register.
 
     Attributes:

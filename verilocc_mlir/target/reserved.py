@@ -9,7 +9,8 @@ with LLVM's own reserved set, read off the machine verifier.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import section
@@ -53,16 +54,14 @@ _REG = re.compile(r"\$([A-Za-z0-9_]+)")
 _FIELD = re.compile(r"  (\w+): *(.*?) *\Z")
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Registers of one bank a function may use: numbers below ``count``, and the rule that set it."""
 
     count: int
     why: str
 
 
-@dataclass(frozen=True)
-class Allocatable:
+class Allocatable(Struct, frozen=True):
     """Registers that an allocator may hand out in one function.
 
     Attributes:

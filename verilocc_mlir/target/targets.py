@@ -7,8 +7,10 @@ SISchedule.td. Checked against llc by tests/target/test_occupancy.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 
@@ -26,8 +28,7 @@ class SpeedModel(Enum):
     GFX1250 = "GFX1250SpeedModel"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One GPU.
 
     Attributes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.target.processors import PROCESSORS
@@ -33,8 +34,7 @@ _FAULTS_SHOWN = 6
 _REPORT = "this is a fault of the staged run: report it, and compile this input without verilocc"
 
 
-@dataclass(frozen=True)
-class CheckedObject:
+class CheckedObject(Struct, frozen=True):
     """An object file that passed.
 
     Attributes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
+from msgspec import Struct
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.target.processors import PROCESSORS
@@ -26,8 +26,7 @@ _LONGEST_SHOWN = 120
 """Characters of one value in a message."""
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """A bit field: byte offset of its word, word size in bytes, shift, width, and the generations that have it."""
 
     name: str
@@ -137,8 +136,7 @@ _CAUSES: dict[str, Cause] = {
 }
 
 
-@dataclass(frozen=True)
-class FieldDifference:
+class FieldDifference(Struct, frozen=True):
     """One field that differs; ``ours`` and ``reference`` are values, or ``"absent"``."""
 
     kernel: str
@@ -152,8 +150,7 @@ class FieldDifference:
         return f"{self.kernel}: {self.field} is {ours}, a direct compile has {reference} ({self.cause.value})"
 
 
-@dataclass(frozen=True)
-class KernelDescriptor:
+class KernelDescriptor(Struct, frozen=True):
     """A decoded descriptor. ``fields`` has every bit but the code offset, by the names of the machine's generation."""
 
     kernel: str
@@ -269,8 +266,7 @@ _DECIDED_BY_ALLOCATION: dict[str, Cause] = {
 }
 
 
-@dataclass(frozen=True)
-class KernelMetadata:
+class KernelMetadata(Struct, frozen=True):
     """One kernel's entry; ``raw`` has all of it. Sizes are in bytes; ``vgpr_count`` includes AGPRs on unified files."""
 
     name: str
@@ -286,8 +282,7 @@ class KernelMetadata:
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class CodeObject:
+class CodeObject(Struct, frozen=True):
     """An object file or code object: processor of ``e_flags``, target id of the note, kernels by name."""
 
     machine: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.target.processors import PROCESSORS
@@ -29,8 +30,7 @@ _KINDS = ("STT_NOTYPE", "STT_OBJECT", "STT_FUNC", "STT_SECTION", "STT_FILE", "ST
 _NAMES = {processor.elf_mach: processor.name for processor in PROCESSORS.values()}
 
 
-@dataclass(frozen=True)
-class ElfSymbol:
+class ElfSymbol(Struct, frozen=True):
     """A symbol; ``offset`` is where its bytes are in the file, -1 where undefined or without bytes."""
 
     name: str
@@ -41,8 +41,7 @@ class ElfSymbol:
     defined: bool
 
 
-@dataclass(frozen=True)
-class ElfImage:
+class ElfImage(Struct, frozen=True):
     """An AMDGPU object file or code object.
 
     Attributes:

@@ -15,9 +15,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.files import write_whole
@@ -42,8 +44,7 @@ _COMPANIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One tool that was looked at; ``reason`` says why it was not accepted, ``version`` is None if it gave none."""
 
     tool: str
@@ -58,8 +59,7 @@ class Candidate:
         return f"{self.tool} {self.path}{version} ({self.source}): {self.reason}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LlvmTools:
+class LlvmTools(Struct, frozen=True, kw_only=True):
     """An LLVM to use. Links in paths are not resolved; a tool that it does not have is None.
 
     Attributes:
@@ -88,8 +88,7 @@ class LlvmTools:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Toolchain(LlvmTools):
+class Toolchain(LlvmTools, frozen=True, kw_only=True):
     """llc and the tools beside it."""
 
     place: ClassVar[str] = "beside llc"

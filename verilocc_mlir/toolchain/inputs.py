@@ -6,8 +6,9 @@ The checks read the text. llc itself reports errors of grammar (``StagedCompiler
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import STOP_BEFORE_ALL_PHASES
@@ -36,8 +37,7 @@ _DECLARE = re.compile(r"^[^\S\n]*declare\b", re.MULTILINE)
 _MLIR = re.compile(r"^[^\S\n]*(?:module\b.*\{|#\w+ = |func\.func|gpu\.module)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True):
     """A usable input.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.toolchain.drivers.job import TRIPLE
@@ -39,16 +40,14 @@ _NEWER = re.compile(r"@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+\.i32\(|\bden
 _RSRC_DECLARE = re.compile(r"^(declare .*@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)\.i32\((.*), i32, i32\)(.*)$")
 
 
-@dataclass(frozen=True)
-class Downgraded:
+class Downgraded(Struct, frozen=True):
     """IR for LLVM 22, and a phrase for each change."""
 
     text: str
     changes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class PreRa:
+class PreRa(Struct, frozen=True):
     """Pre-RA machine IR, the IR text that llc accepted (also for the direct compile), and a phrase for each change."""
 
     mir: str
@@ -241,8 +240,7 @@ def without_features(text: str, features: Collection[str]) -> str:
 # the bits of the double of equal value, and has no names (LangRef, "Simple Constants"; llvm/lib/AsmParser/LLLexer.cpp).
 
 
-@dataclass(frozen=True)
-class _Format:
+class _Format(Struct, frozen=True):
     """An IEEE binary format: stored significand bits, exponent bits, and LLVM 22's prefix for its literals."""
 
     fraction: int

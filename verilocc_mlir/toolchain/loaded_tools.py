@@ -18,8 +18,9 @@ import struct
 import subprocess
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 LIBRARY = Path(__file__).with_name("loaded_tool.preload")
 """Not named ``.so``: Python would take it for a module of its own."""
@@ -128,8 +129,7 @@ class _Loaded:
         self._process.returncode = 0  # so that nobody waits for it
 
 
-@dataclass
-class _Tools:
+class _Tools(Struct):
     """Those of this process: by the file's name, inode and time, None for one that cannot be loaded."""
 
     by_file: dict[tuple[str, int, int], _Loaded | None] = field(

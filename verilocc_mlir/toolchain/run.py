@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO
+
+from msgspec import Struct
 
 from verilocc_mlir.crew.worker import ending, kill_group
 from verilocc_mlir.errors import ToolchainError
@@ -81,8 +82,7 @@ class RunningTools:
             self._groups.discard(group)
 
 
-@dataclass(frozen=True)
-class ToolRun:
+class ToolRun(Struct, frozen=True):
     """One finished subprocess.
 
     Attributes:

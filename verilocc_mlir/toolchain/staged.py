@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
@@ -45,8 +48,7 @@ from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure
 # Each piece of work is a process of llc, or of ld.lld.
 
 
-@dataclass(frozen=True)
-class LlcDriver:
+class LlcDriver(Struct, frozen=True):
     """Runs the tools of ``tools``."""
 
     tools: Toolchain
@@ -129,8 +131,7 @@ class LlvmPhase(IntEnum):
     VGPR = 2
 
 
-@dataclass(frozen=True)
-class WwmPhase:
+class WwmPhase(Struct, frozen=True):
     """The WWM phase as LLVM ran it: the texts before its greedy and after its rewriter, from the same input."""
 
     before: str

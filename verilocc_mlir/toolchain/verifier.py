@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from verilocc_mlir.toolchain.run import ToolFailure
 
@@ -40,8 +41,7 @@ _DEFINE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class VerifierFault:
+class VerifierFault(Struct, frozen=True):
     """The verifier's complaint about one function after one pass.
 
     Attributes:

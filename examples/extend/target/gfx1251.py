@@ -8,7 +8,8 @@ Try a target here before it goes into ``verilocc_mlir/target/targets.py`` as a l
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Settings

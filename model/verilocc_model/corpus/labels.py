@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
@@ -105,7 +107,7 @@ def _allocated(stated: Stated, machine: Target, compiler: StagedCompiler, second
     if proposal is None:
         return compiler.llvm_allocate(stated.text, stated.phase)
     rewritten = rewrite_function(stated.file, stated.function, stated.problem, proposal, machine)
-    return print_mir(replace(stated.file, functions=(rewritten,)))
+    return print_mir(structs.replace(stated.file, functions=(rewritten,)))
 
 
 def _default_answer(problem: AllocationProblem, seconds: float) -> Proposal | None:
@@ -178,7 +180,7 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
         moves = improving()
         # The label has this name even where no move was found.
         label_name = f"{moves.name}/{moves.version}"
-        return lambda stated: replace(moves.allocate(stated.problem), allocator=label_name)
+        return lambda stated: structs.replace(moves.allocate(stated.problem), allocator=label_name)
     # Registers that are spread say nothing about where ranges fit.
     chosen = DeterministicAllocator(packed=True) if name == DeterministicAllocator.name else allocator(name)
     return lambda stated: chosen.allocate(stated.problem)

@@ -14,12 +14,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 import zstandard
+from msgspec import structs
+from msgspec.structs import replace
 
 from verilocc_mlir.allocators.bounds import Demand
 from verilocc_mlir.errors import InputError
@@ -361,7 +363,7 @@ class Record:
             "structure": self.structure,
             "instructions": self.instructions,
             "fits": self.fits,
-            "demand": [asdict(one) for one in self.demand],
+            "demand": [structs.asdict(one) for one in self.demand],
             "problem": json.loads(to_json(self.problem)),
             "labels": [asdict(label) for label in self.labels],
             "refused": [asdict(one) for one in self.refused],

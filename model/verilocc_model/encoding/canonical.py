@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import astuple, replace
 
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, LaneGroup, LiveRange, Preference, Segment
 

@@ -10,8 +10,9 @@ what they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.opcodes import facts
 from verilocc_mlir.mir.header import header_field

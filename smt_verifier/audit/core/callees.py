@@ -19,7 +19,8 @@ a call names is the one whose address it goes to; that the object is what LLVM p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.opcodes import DEBUG, table_of
 from smt_verifier.audit.core.report import Finding

@@ -11,7 +11,9 @@ Nothing here trusts inference. Claims that are wrong make a goal fail; claims th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import UNDECIDED, Goal

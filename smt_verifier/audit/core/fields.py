@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind, StackObject

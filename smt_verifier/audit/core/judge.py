@@ -37,8 +37,11 @@ threads that matrix operations and v_readlane read, a branch back to the entry b
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
 from smt_verifier.audit.core.callees import newly_overwritten
@@ -233,7 +236,7 @@ def judge_liveness(sides: Sides, product: Product) -> FlagCheck:
     partners = product.partners()
     no_reads: dict[int, list[tuple[int, int]]] = {instruction: [] for instruction in partners}
     added = check_alone(sides.post, product.post_lanes, product.successors, unlisted, no_reads)
-    return replace(post_check, faults=new_faults(post_check, pre_check, partners, added))
+    return dataclasses.replace(post_check, faults=new_faults(post_check, pre_check, partners, added))
 
 
 def judge_module(function: str, pre: MirFile, post: MirFile, target: Target) -> tuple[Finding, ...]:

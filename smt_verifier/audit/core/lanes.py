@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.opcodes import INLINE_ASSEMBLY
 from verilocc_mlir.errors import InputError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.mir.model import MachineFunction
@@ -68,8 +69,7 @@ RULES = tuple(FAULTS)
 """Stable names of everything a finding can be about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """One instruction of one side.
 
     Attributes:
@@ -86,16 +86,14 @@ class Site:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """One step of an explanation: what happened to a value, and where (None: at function entry, or nowhere)."""
 
     what: str
     site: Site | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A value in a place: where it was made, and the moves that brought it there, oldest first.
 
     ``place`` is a lane of the pre-RA side (``%12.sub0``) or a register or spill slot of the post-RA side (``v7``).
@@ -105,8 +103,7 @@ class Value:
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OperandPair:
+class OperandPair(Struct, frozen=True):
     """The operand a finding is about: its number (LLVM's: definitions first) and its text on both sides."""
 
     number: int
@@ -114,8 +111,7 @@ class OperandPair:
     post: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is wrong, or could not be decided.
 
     Attributes:
@@ -159,8 +155,7 @@ class Finding:
         return Fault.INVALID if self.outcome is Outcome.INVALID else Fault.UNDECIDED
 
 
-@dataclass(frozen=True, slots=True)
-class MoveCounts:
+class MoveCounts(Struct, frozen=True):
     """Copies and spill code in one function, by side.
 
     ``copies_before``/``copies_after`` count ``COPY`` between registers; ``saves``/``reloads`` count spill pseudo
@@ -184,8 +179,7 @@ def moves_between(pre: MachineFunction, post: MachineFunction, rematerialised: i
     return MoveCounts(before["COPY"], after["COPY"], saves, reloads, rematerialised)
 
 
-@dataclass(frozen=True, slots=True)
-class GoalCounts:
+class GoalCounts(Struct, frozen=True):
     """Goals about values.
 
     ``literal`` counts those that need no reasoning: ``t = t``, or a hypothesis of the same block word for word.
@@ -204,8 +198,7 @@ class GoalCounts:
         return self.literal + self.decided
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionAudit:
+class FunctionAudit(Struct, frozen=True):
     """Verdict on one function.
 
     Attributes:
@@ -242,8 +235,7 @@ def _gravest_first(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(kind for kind in Fault if kind in kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditReport:
+class AuditReport(Struct, frozen=True):
     """Verdicts on all functions of a file, in its order."""
 
     functions: tuple[FunctionAudit, ...]

@@ -13,7 +13,8 @@ that is asked in both audits.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from smt_verifier.audit.core.opcodes import facts
 from smt_verifier.audit.core.report import Finding, FunctionAudit

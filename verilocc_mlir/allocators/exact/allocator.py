@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from msgspec import Struct, structs
 
 from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
@@ -31,8 +33,7 @@ _NARROWING_STEPS = 4
 """Calls of the solver in that search."""
 
 
-@dataclass(frozen=True)
-class ExactResult:
+class ExactResult(Struct, frozen=True):
     """A placement and what is proved about it.
 
     Attributes:
@@ -177,7 +178,7 @@ def _fewest_copies_in_as_many_waves(
         fewer = no_dearer(layout, middle, cheapest.copies, cheapest.starts, budget, work)
         if fewer:
             high = cost.of(fewer).registers
-            cheapest = replace(cheapest, starts=fewer)
+            cheapest = structs.replace(cheapest, starts=fewer)
         else:
             low = middle + 1
     return cheapest
@@ -220,8 +221,7 @@ _RELAXED_PART = 0.3
 """Of a slice, for each relaxation."""
 
 
-@dataclass(frozen=True)
-class Fewest:
+class Fewest(Struct, frozen=True):
     """What is known of the register count.
 
     Attributes:

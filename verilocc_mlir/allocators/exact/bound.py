@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import runs
@@ -119,8 +120,7 @@ Class = tuple[int, int]
 """Modulus and residue, of offsets in a file."""
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(Struct, frozen=True):
     """Cells of one class that ranges hold at an instant.
 
     Attributes:

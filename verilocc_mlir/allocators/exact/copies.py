@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
 from verilocc_mlir.allocators.exact.bound import PackingModel
@@ -15,8 +16,7 @@ from verilocc_mlir.problem.model import Preference
 _Ends = TypeVar("_Ends", bound="tuple[int | None, ...]")
 
 
-@dataclass(frozen=True)
-class Cheapest:
+class Cheapest(Struct, frozen=True):
     """What is known of the copies.
 
     Attributes:

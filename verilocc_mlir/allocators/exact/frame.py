@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import runs
 from verilocc_mlir.allocators.items import Item
@@ -76,8 +78,7 @@ class Budget:
         return self.work <= 0 or self.seconds_left <= 0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The solver's answer to a model.
 
     Attributes:
@@ -393,8 +394,7 @@ class Layout:
 # The instants that decide interference: those whose set of live cells is not contained in that of a neighbour.
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Neighbouring cells of a live range that are live at the same instants.
 
     Attributes:

@@ -10,12 +10,13 @@ import re
 import sys
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace as replace_in
 from enum import Enum
 from importlib import metadata
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+from msgspec.structs import replace as replace_in
 
 import verilocc_mlir
 from verilocc_mlir.errors import InputError, UnsupportedError

@@ -16,11 +16,12 @@ import resource
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 
 from verilocc_mlir.crew.descendants import JobWorker, serve_jobs
 from verilocc_mlir.crew.jobs import JobCrew

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec.structs import asdict
 
 from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.hooks.kernels import NATIVE, NativeVerdict

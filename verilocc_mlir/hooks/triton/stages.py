@@ -15,6 +15,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from msgspec import structs
+
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, MeasuredCodes, Replace, compare_code
@@ -228,7 +230,7 @@ class KernelStages:
         if plan == THEIRS:
             raise PassThrough("its configuration asks for Triton's own code")
         triton_options = wanted(self._backend, self._options, self._knobs)
-        settings = replace(
+        settings = structs.replace(
             self._settings,
             cpu=triton_options.target,
             plan=plan,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct, field
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError
@@ -22,8 +22,7 @@ REST = "rest"
 """Name of the part that is the result without the functions that nobody proves (``Report.left_out``)."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """One compilation.
 
     Attributes:
@@ -37,8 +36,7 @@ class Job:
     settings: Settings
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What came of a job.
 
     Attributes:

@@ -8,10 +8,12 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION
@@ -25,8 +27,7 @@ from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, Origin, item_d
 from verilocc_mlir.store import Store
 
 
-@dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(Struct, frozen=True):
     """How a batch is run.
 
     Attributes:
@@ -70,8 +71,7 @@ def compile_batch(
         yield from _Run(executor, options, journals).items(inputs)
 
 
-@dataclass(frozen=True)
-class _Todo:
+class _Todo(Struct, frozen=True):
     """An input that was read."""
 
     given: BatchInput
@@ -297,8 +297,7 @@ class BatchJournal:
 PATTERNS = ("*.ll", "*.bc", "*.mir")
 
 
-@dataclass(frozen=True)
-class BatchInput:
+class BatchInput(Struct, frozen=True):
     """One input.
 
     Attributes:

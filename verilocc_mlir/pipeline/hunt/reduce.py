@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.toolchain.verifier import without_functions
 
@@ -45,8 +47,7 @@ def minimise(items: Sequence[_T], answer: Callable[[Sequence[_T]], bool]) -> lis
     return kept
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A block: its label's line, and the lines below it."""
 
     number: int
@@ -62,8 +63,7 @@ class _Block:
         return [int(n) for line in self.lines if _SUCCESSORS.match(line) for n in _BLOCK_USE.findall(line)]
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(Struct, frozen=True):
     """A function's document: what is above its blocks, the blocks, what is below."""
 
     head: str
@@ -79,8 +79,7 @@ class _Function:
         return self.head + "".join(block.text for block in self.blocks) + self.tail
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     ir: str
     functions: tuple[_Function, ...]
 

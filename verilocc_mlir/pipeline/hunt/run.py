@@ -9,9 +9,10 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from verilocc_mlir.crew.tasks import LocalTasks, as_ready
 from verilocc_mlir.errors import InputError
@@ -34,8 +35,7 @@ Execute = Callable[[Iterable[Task]], Generator[tuple[Task, Any], None, None]]
 """Does tasks, here or elsewhere; gives each with its result, in the order in which they are ready."""
 
 
-@dataclass(frozen=True)
-class HuntInput:
+class HuntInput(Struct, frozen=True):
     """A file, and the processor it is for where the file does not say it."""
 
     path: Path

@@ -8,12 +8,13 @@ import shlex
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -207,8 +208,7 @@ _SLACK_S = 120.0
 """What a reduction may take beyond its time: its last step, and what follows it."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """A case to be tried, or, where there is a suspect, one to be made small within ``seconds``."""
 
     case: Case
@@ -311,8 +311,7 @@ def _done(question: dict[str, Any], data: bytes) -> Callable[[], Row | Reduced]:
 # A group's example made small: its text, its options, and what LLVM itself says of it.
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What came of a text: LLVM's own text, and what is wrong."""
 
     printed: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, RunningTools, ToolRun
@@ -15,8 +16,7 @@ RegAlloc = Literal["greedy", "basic", "fast"]
 """LLVM's register allocators."""
 
 
-@dataclass(frozen=True)
-class CompileOptions:
+class CompileOptions(Struct, frozen=True):
     """How LLVM is called, the same for every stage.
 
     Attributes:
@@ -51,16 +51,14 @@ def split_target_id(target: str) -> tuple[str, str]:
     return processor, ",".join([text[-1] + text[:-1] for text in features])
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A place in LLVM's order of passes: before or after the pass ``name``, ``"greedy,0"``."""
 
     side: Literal["before", "after"]
     name: str
 
 
-@dataclass(frozen=True)
-class LlvmJob:
+class LlvmJob(Struct, frozen=True):
     """One piece of work.
 
     Attributes:

@@ -17,11 +17,13 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from verilocc_mlir.crew.descendants import JobWorker
 from verilocc_mlir.crew.jobs import JobCrew
@@ -67,8 +69,7 @@ _FUSION = "-fp-contract="
 _OUTPUT_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class TritonDriver:
+class TritonDriver(Struct, frozen=True):
     """Has the LLVM of ``tools`` do the work."""
 
     tools: TritonTools
@@ -286,8 +287,7 @@ def _option_names(library: Path) -> str:
 # Triton's library as a set of LLVM tools.
 
 
-@dataclass(frozen=True, kw_only=True)
-class TritonTools(LlvmTools):
+class TritonTools(LlvmTools, frozen=True, kw_only=True):
     """The LLVM inside Triton's ``library``, which has none of the optional tools."""
 
     place: ClassVar[str] = "in Triton's wheel"

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, LiveIn, MachineFunction, Operand, OperandKind
