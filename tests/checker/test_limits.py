@@ -172,7 +172,7 @@ def spelt(
     convention: str, strings: Mapping[str, str], words: str, fields: Mapping[str, str], function: MachineFunction
 ) -> tuple[str, MachineFunction]:
     """A module and a function that say this."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     attributes = " ".join(f'"{key}"="{value}"' for key, value in strings.items())
     module = (
