@@ -25,7 +25,8 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) {
 """
 NOT_LOADED = (
     "torch", "ray", "grpc", "z3", "elftools", "rich", "rich_click", "importlib.metadata", "ortools",
-    "smt_verifier.prove.diagnosis", "smt_verifier.audit.core.judge", "smt_verifier.certificate.produce", "verilocc_mlir.spilling.relieve", "verilocc_mlir.results.page",
+    "smt_verifier.prove.diagnosis", "smt_verifier.audit.core.judge", "smt_verifier.certificate.produce",
+    "verilocc_mlir.spilling.relieve", "verilocc_mlir.results.page",
 )  # fmt: skip
 
 COMPILE = """

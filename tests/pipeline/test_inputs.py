@@ -11,8 +11,9 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import deterministic
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cost.model import cost_of_assembly
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.events import Event, Tried
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
 
@@ -108,3 +109,28 @@ def test_the_verifiers_false_alarm_at_an_early_clobber_is_noted() -> None:
         done = compiled("c_calls3.gfx1100.ll", "gfx1100", Effort.FAST, Emit.OBJ)
     assert is_ours(done)
     assert any("No live segment at use" in note and "a false alarm" in note for note in done.report.notes)
+
+
+CALLS_ELSEWHERE = """
+target triple = "amdgcn-amd-amdhsa"
+declare {linkage} void @elsewhere()
+define amdgpu_kernel void @kernel() {{
+  call void @elsewhere()
+  ret void
+}}
+"""
+
+
+def test_what_cannot_be_linked_is_refused_before_anything_is_allocated() -> None:
+    told: list[Event] = []
+    module = CALLS_ELSEWHERE.format(linkage="").encode()
+    with pytest.raises(ToolchainError, match=r"undefined.*symbol: elsewhere") as error:
+        compile_module(module, "k.ll", Settings("gfx942"), listeners=[lambda event, _: told.append(event)])
+    assert "--emit=obj" in str(error.value)
+    assert not any(isinstance(event, Tried) or getattr(event, "step", "") == "allocate" for event in told)
+
+
+@pytest.mark.parametrize(("linkage", "emit"), [("", Emit.OBJ), ("extern_weak", Emit.HSACO)])
+def test_what_others_define_is_left_to_the_linker(linkage: str, emit: Emit) -> None:
+    module = CALLS_ELSEWHERE.format(linkage=linkage).encode()
+    assert is_ours(compile_module(module, "k.ll", Settings("gfx942", emit=emit)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -409,6 +410,7 @@ def _final(lowered: Lowered) -> _Final | Broken:
             functions = lowered.file.functions
         if not functions:
             raise InputError("no function has a body", where=work.path, hint="give a module that defines a function")
+        _refuse_unlinkable(lowered)
         settled = _settled(lowered)
         if isinstance(settled, Broken):
             lowered.llvm.give_up()
@@ -429,6 +431,27 @@ def _final(lowered: Lowered) -> _Final | Broken:
         also = {emit: _emitted(lowered, text, finished, emit) for emit in work.settings.also}
         compiled = Compiled(data, _report(lowered, settled, finished), also, before, records)
         return _Final(compiled, settled.standing, bool(lowered.promises.kept))
+
+
+_FOREIGN = re.compile(r"^(?:declare (?!.*?@\"?llvm\.)|@.*? = (?:\w+ )*external )", re.MULTILINE)
+"""What IR declares and does not define, intrinsics aside. It may be unused, or weak: the linker says."""
+
+
+def _refuse_unlinkable(lowered: Lowered) -> None:
+    """Link LLVM's own object, where the module names what others define: before minutes are spent on allocating it.
+
+    Raises:
+        ToolchainError: it has undefined symbols.
+    """
+    work = lowered.given.work
+    if Emit.HSACO not in (work.settings.emit, *work.settings.also) or not _FOREIGN.search(lowered.opened.input.text):
+        return
+    obj = lowered.llvm.code("obj")
+    try:
+        work.compiler.link(obj)
+    except ToolFailure as failure:
+        hint = "link it with the modules that define these, or leave that to a linker: --emit=obj"
+        raise ToolchainError(failure.what, where=work.path, hint=hint) from failure
 
 
 def _settled(lowered: Lowered) -> Settled | Broken:
