@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -67,8 +68,9 @@ def _demand(
         usable += sorted(specials)
         total += len(specials)
     blocked_change = [0] * (bits + 1)
-    for cell in usable:
-        add_ones(blocked_change, fixed[cell])
+    # Calls block most cells at the same times.
+    for mask, times in Counter(fixed[cell] for cell in usable).items():
+        add_ones(blocked_change, mask, times)
     most, peak = 0, 0
     worst, over, free_there = 0, -1, total
     live = blocked = 0

@@ -160,6 +160,8 @@ class Timeline:
 
 def runs(mask: int) -> list[tuple[int, int]]:
     """Half-open intervals of the ones of ``mask``."""
+    if mask.bit_length() > _LONG:
+        return _long_runs(mask)
     intervals: list[tuple[int, int]] = []
     position = 0
     while mask:
@@ -172,8 +174,26 @@ def runs(mask: int) -> list[tuple[int, int]]:
     return intervals
 
 
-def add_ones(change: list[int], mask: int) -> None:
-    """Add one at every bit of ``mask``, where ``change`` has the differences between neighbouring bits."""
+_LONG = 2048
+"""Bits: shifting more of them once for each run takes longer than to search their digits."""
+
+
+def _long_runs(mask: int) -> list[tuple[int, int]]:
+    """``runs`` in linear time."""
+    intervals: list[tuple[int, int]] = []
+    digits = f"{mask:b}"[::-1]
+    start = digits.find("1")
+    while start >= 0:
+        stop = digits.find("0", start)
+        if stop < 0:
+            stop = len(digits)
+        intervals.append((start, stop))
+        start = digits.find("1", stop)
+    return intervals
+
+
+def add_ones(change: list[int], mask: int, times: int = 1) -> None:
+    """Add ``times`` at every bit of ``mask``, where ``change`` has the differences between neighbouring bits."""
     for start, stop in runs(mask):
-        change[start] += 1
-        change[stop] -= 1
+        change[start] += times
+        change[stop] -= times

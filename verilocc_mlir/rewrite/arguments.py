@@ -81,6 +81,11 @@ class _Places:
         self._kept = _units(problem, KEPT_FOR_CALLERS)
         self._free = frozenset(_handed_out(problem))
         self._written = _written(function)
+        self._affinities: dict[tuple[int, str], list[Affinity]] = {}
+        """Copies, by live range and the register that they are from or to."""
+        for affinity in problem.affinities:
+            if affinity.fixed and affinity.weight > 0:
+                self._affinities.setdefault((affinity.a, affinity.fixed), []).append(affinity)
 
     def chosen(self) -> Mapping[int, str]:
         """Registers by range; of two ranges that want one register, the one with more copies."""
@@ -112,7 +117,7 @@ class _Places:
             return False
         if not self._free.issuperset(register.units):
             return False
-        copies = {a.slot for a in self._problem.affinities if _joins_all(a, live_range, name)}
+        copies = {a.slot for a in self._affinities.get((live_range.id, name), ()) if a.lanes == live_range.lanes}
         defined = {p.slot & ~3 for p in live_range.points if p.kind != "use"}
         segments = _segments(live_range)
         arrives, passed = defined <= copies, copies - defined
@@ -144,15 +149,6 @@ class _Places:
 
 def _segments(live_range: LiveRange) -> list[Segment]:
     return [segment for group in live_range.groups for segment in group.segments]
-
-
-def _joins_all(affinity: Affinity, live_range: LiveRange, name: str) -> bool:
-    """Whether it is a copy of the whole range from or to the register."""
-    return (affinity.a, affinity.fixed, affinity.lanes) == (
-        live_range.id,
-        name,
-        live_range.lanes,
-    ) and affinity.weight > 0
 
 
 def _written(function: MachineFunction) -> Mapping[int, list[int]]:
