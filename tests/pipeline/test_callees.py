@@ -38,7 +38,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.rewrite import arguments
 from verilocc_mlir.target.callingconv import callee_saved, calls_in, kept_for_callers, regmask
 from verilocc_mlir.target.frame import file_units
-from verilocc_mlir.target.registers import Bank, unit_bank
+from verilocc_mlir.target.registers import Bank, physical_register, unit_bank
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.mir_repairs import close_masks, shorten_masks
 
@@ -207,6 +207,43 @@ def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
             assert descriptor or ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
         assert ours[name].scratch_bytes == llvms.scratch_bytes
         assert spill_traffic(ours[name]) <= spill_traffic(llvms)
+
+
+@pytest.mark.parametrize(("cpu", "first"), [("gfx90a", 4), ("gfx942", 0)])
+def test_a_callee_takes_other_registers_than_those_that_hold_arguments(cpu: str, first: int) -> None:
+    """The lowest are free for it, and whoever calls it would make the arguments again that were in them."""
+    inner, gpu = promised(HANDED_ON, cpu).kept["inner"], target(cpu)
+    arguments_of_callers = frozenset(
+        unit for n in (first, *range(4, 16)) for unit in physical_register(f"sgpr{n}").units
+    )
+    assert inner >= arguments_of_callers - callee_saved("ccc", gpu)
+
+
+PAIRS = """target triple = "amdgcn-amd-amdhsa"
+define internal i64 @step(i64 %a, i64 %b) noinline {
+  %c = add i64 %a, %b
+  %d = shl i64 %c, 2
+  %e = add i64 %d, %b
+  ret i64 %e
+}
+define amdgpu_kernel void @k(ptr addrspace(1) %x, i64 %n) {
+  %id = call i32 @llvm.amdgcn.workitem.id.x()
+  %p = getelementptr i64, ptr addrspace(1) %x, i32 %id
+  %v = load i64, ptr addrspace(1) %p
+  %a = call i64 @step(i64 %n, i64 %v)
+  %b = call i64 @step(i64 %a, i64 %v)
+  store i64 %b, ptr addrspace(1) %p
+  ret void
+}
+declare i32 @llvm.amdgcn.workitem.id.x()
+"""
+
+
+def test_a_tuple_whose_parts_are_arguments_that_callers_keep_is_not_moved() -> None:
+    result = compiled(PAIRS, "gfx942")
+    assert result.report.outcome is Outcome.PROVED
+    assert f"{KEPT}step" in result.report.notes
+    assert costs(result.data, "gfx942")["step"].copies.weighted == 0
 
 
 def test_a_value_in_the_place_of_another_is_refuted() -> None:
