@@ -38,6 +38,7 @@ from verilocc_mlir.toolchain.verifier import defined_functions, without_function
 
 _CALL = "SI_CALL"
 _CALLS = (_CALL, "SI_TCRETURN")
+_WAITS = ("S_NOP", "S_WAIT", "S_DELAY_ALU", "S_CLAUSE")
 _SPARE = 16
 """Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
 _REGISTERS_A_SPARE_ONE = 8
@@ -207,7 +208,7 @@ class _Draft:
         stacks = {f.name: f.stack for f in self.file.functions}
         # For new stack objects LLVM takes registers that no text says: the checkers ask that nobody relies on any.
         return {
-            f.name: _Drafted(self._left_alone(f, bodies[f.name], callers), bodies[f.name].instruction_count)
+            f.name: _Drafted(self._left_alone(f, bodies[f.name], callers), _length(bodies[f.name]))
             for f in allocated.functions
             if len(f.stack) <= len(stacks[f.name])
         }
@@ -266,11 +267,15 @@ class _Drafted:
 
     Attributes:
         left: what it leaves alone.
-        length: instructions of its code.
+        length: instructions of its code that do something.
     """
 
     left: frozenset[int]
     length: int
+
+
+def _length(code: MachineFunction) -> int:
+    return sum(not i.opcode.startswith(_WAITS) for block in code.blocks for i in block.instructions)
 
 
 @dataclass
