@@ -183,7 +183,7 @@ class _Draft:
             asked = {name: wanted[name] & (units | found[name].left) for name in dearer}
             asked = {name: units for name, units in asked.items() if not units <= found[name].left}
             others = self._drafted({**kept, **asked}, asked, callers) if asked else {}
-            dearer = {name for name in others if others[name].length > found[name].length}
+            dearer = {name for name in others if not others[name].is_as_cheap_as(found[name])}
             found |= {name: other for name, other in others.items() if name not in dearer}
         return {name: drafted.left for name, drafted in found.items()}
 
@@ -208,7 +208,7 @@ class _Draft:
         stacks = {f.name: f.stack for f in self.file.functions}
         # For new stack objects LLVM takes registers that no text says: the checkers ask that nobody relies on any.
         return {
-            f.name: _Drafted(self._left_alone(f, bodies[f.name], callers), _length(bodies[f.name]))
+            f.name: _measured(bodies[f.name], self._left_alone(f, bodies[f.name], callers))
             for f in allocated.functions
             if len(f.stack) <= len(stacks[f.name])
         }
@@ -221,13 +221,14 @@ class _Draft:
         """
         attributes = function_attributes(self.file.preamble, code.name)
         saved = callee_saved(attributes.calling_convention, self.target)
-        given = (_given(code) | self.handed) - saved
+        own = _given(code) | _handed(self.file, (code.name,))
+        given = (own | self.handed) - saved
         left = self._spared(allocated, attributes, saved) - saved
         left -= may_write(allocated, left) | may_write(code, left)
         taken, units = written(allocated), set[int]()
         for bank, room in self.room.items():
             of_bank = left.intersection(file_units(bank))
-            gap = len((taken | given).intersection(file_units(bank))) // (2 * _REGISTERS_A_SPARE_ONE)
+            gap = len((taken | own - saved).intersection(file_units(bank))) // (2 * _REGISTERS_A_SPARE_ONE)
             units.update(sorted(of_bank - given)[2 * gap : 2 * (gap + room * callers)], of_bank & given)
         return frozenset(units)
 
@@ -268,14 +269,20 @@ class _Drafted:
     Attributes:
         left: what it leaves alone.
         length: instructions of its code that do something.
+        vectors: the last VGPR that it writes: callers have the others, and those are what they lack first.
     """
 
     left: frozenset[int]
     length: int
+    vectors: int
+
+    def is_as_cheap_as(self, other: _Drafted) -> bool:
+        return self.length <= other.length and self.vectors <= other.vectors
 
 
-def _length(code: MachineFunction) -> int:
-    return sum(not i.opcode.startswith(_WAITS) for block in code.blocks for i in block.instructions)
+def _measured(code: MachineFunction, left: frozenset[int]) -> _Drafted:
+    length = sum(not i.opcode.startswith(_WAITS) for block in code.blocks for i in block.instructions)
+    return _Drafted(left, length, max(written(code) & file_units(Bank.VGPR), default=0))
 
 
 @dataclass
