@@ -125,7 +125,7 @@ def test_what_cannot_be_linked_is_refused_before_anything_is_allocated() -> None
     told: list[Event] = []
     module = CALLS_ELSEWHERE.format(linkage="").encode()
     with pytest.raises(ToolchainError, match=r"undefined.*symbol: elsewhere") as error:
-        compile_module(module, "k.ll", Settings("gfx942"), listeners=[lambda event, _: told.append(event)])
+        compile_module(module, "k.ll", Settings("gfx942"), listeners=(lambda event, _: told.append(event),))
     assert "--emit=obj" in str(error.value)
     assert not any(isinstance(event, Tried) or getattr(event, "step", "") == "allocate" for event in told)
 

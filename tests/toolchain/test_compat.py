@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from toolchain_support import DATA, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.target.callingconv import calls_in
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.descriptor import parse_descriptors, read_code_object
 from verilocc_mlir.toolchain.inputs import load_input
-from verilocc_mlir.toolchain.ir_compat import convert_line, downgrade, encode_decimal, to_pre_ra
+from verilocc_mlir.toolchain.ir_compat import (
+    convert_line,
+    downgrade,
+    encode_decimal,
+    to_pre_ra,
+    without_unread_arguments,
+)
 from verilocc_mlir.toolchain.staged import LlvmPhase
 
 WIDTH = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
@@ -230,3 +238,67 @@ def test_the_bare_attribute_is_read_as_it_is_meant() -> None:
     obj = compiler("gfx942").direct(pre.ir)
     assert read_code_object(obj).kernels["k"].raw[".uniform_work_group_size"] == 1
     assert ".uniform_work_group_size" not in read_code_object(compiler("gfx942").direct(ir)).kernels["k"].raw
+
+
+HANDED = """target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workgroup.id.y()
+declare i32 @llvm.amdgcn.workitem.id.x()
+define internal i32 @"odd (name"(ptr addrspace(5) byval([4 x i32]) captures(none) %p) unnamed_addr noinline {
+  %v = load i32, ptr addrspace(5) %p
+  ret i32 %v
+}
+define internal i32 @reads(i32 %a) noinline {
+  %y = call i32 @llvm.amdgcn.workgroup.id.y()
+  %s = add i32 %a, %y
+  ret i32 %s
+}
+define internal i32 @hands_on(i32 %a) #0 {
+  %s = call i32 @reads(i32 %a)
+  %x = call i32 @elsewhere(i32 %s)
+  ret i32 %x
+}
+define internal i32 @through(i32 %a) #0 { %s = call i32 @reads(i32 %a) ret i32 %s }
+define i32 @seen(i32 %a) #0 { ret i32 %a }
+declare i32 @elsewhere(i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %o) {
+  %p = alloca [4 x i32], addrspace(5)
+  %id = call i32 @llvm.amdgcn.workitem.id.x()
+  store i32 %id, ptr addrspace(5) %p
+  %a = call i32 @"odd (name"(ptr addrspace(5) byval([4 x i32]) %p)
+  %b = call i32 @through(i32 %a)
+  %c = call i32 @hands_on(i32 %b)
+  %d = call i32 @seen(i32 %c)
+  store i32 %d, ptr addrspace(1) %o
+  ret void
+}
+attributes #0 = { noinline }
+"""
+WORK_GROUP = {"sgpr12", "sgpr13", "sgpr14"}
+EVERYTHING = {"sgpr4_sgpr5", "sgpr6_sgpr7", "sgpr8_sgpr9", "sgpr10_sgpr11", "vgpr31"} | WORK_GROUP
+
+
+def test_local_functions_are_handed_what_they_or_those_that_they_call_read() -> None:
+    """Not what is called from elsewhere too, nor what calls what nobody knows."""
+    staged = compiler("gfx942")
+    inferred = staged.inferred(HANDED)
+    assert inferred is not None
+    less = without_unread_arguments(HANDED, inferred)
+    calls = [call for f in parse_mir(staged.to_pre_ra(less)).functions for call in calls_in(f)]
+    handed = {
+        call.callee: EVERYTHING & {operand.phys for operand in call.instruction.operands if operand.is_use}
+        for call in calls
+    }
+    assert handed["odd (name"] == set()
+    assert handed["reads"] == handed["through"] == {"sgpr13"}
+    assert handed["hands_on"] == handed["elsewhere"] == handed["seen"] == EVERYTHING
+    kernel = re.compile(r"^define amdgpu_kernel.*", re.MULTILINE)
+    assert kernel.findall(less) == kernel.findall(HANDED)
+
+
+def test_what_is_said_already_is_not_said_again() -> None:
+    staged = compiler("gfx942")
+    inferred = staged.inferred(HANDED)
+    assert inferred is not None
+    less = without_unread_arguments(HANDED, inferred)
+    assert without_unread_arguments(less, inferred) == less
+    assert without_unread_arguments(HANDED, HANDED) == HANDED

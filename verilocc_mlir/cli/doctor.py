@@ -24,7 +24,7 @@ from verilocc_mlir.toolchain.find import find_toolchain, survey
 _EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 _DISTRIBUTION = "verilocc-mlir"
 _OPTIONAL_TOOLS = {
-    "opt": "optimising unoptimised IR",
+    "opt": "optimising unoptimised IR; modules with calls",
     "objdump": "looking at code objects ('make demo')",
     "dis": "reading bitcode (.bc)",
 }

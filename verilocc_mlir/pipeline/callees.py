@@ -13,7 +13,7 @@ calls of an address keep to the convention.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from smt_verifier import audit
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.opened import Work
-from verilocc_mlir.pipeline.phase import PhaseRunner
+from verilocc_mlir.pipeline.phase import Draft, Function, PhaseRunner
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
@@ -40,6 +40,7 @@ from verilocc_mlir.toolchain.verifier import defined_functions, without_function
 
 _CALL = "SI_CALL"
 _CALLS = (_CALL, "SI_TCRETURN")
+_WAITS = ("S_NOP", "S_WAIT", "S_DELAY_ALU", "S_CLAUSE")
 _SPARE = 16
 """Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
 _REGISTERS_A_SPARE_ONE = 8
@@ -94,9 +95,10 @@ def callees_first(
     kept: dict[str, frozenset[int]] = {}
     try:
         levels = list(_levels(file, calls))
-        draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
+        handed = _handed(file, frozenset(name for names in levels for name in names))
+        draft = _Draft(compiler, target, file, _room(file, target) if levels else {}, handed)
         for number, names in enumerate(levels):
-            found = draft.kept(with_masks(file, kept), names, len(levels) - number)
+            found = draft.kept(kept, names, len(levels) - number)
             kept |= {name: units - withheld.get(name, frozenset()) for name, units in found.items()}
     except VeriloccError:
         return Promises(text)
@@ -147,25 +149,65 @@ def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:
 
 
 class _Draft(Struct, frozen=True):
-    """Allocates and finishes functions to see what they overwrite; nothing of it is kept."""
+    """Allocates and finishes functions to see what they overwrite; nothing of it is kept.
+
+    Attributes:
+        handed: registers with arguments at calls of local functions: whoever calls two wants to find them again.
+    """
 
     compiler: StagedCompiler
     target: Target
     file: MirFile
     room: Mapping[Bank, int]
+    handed: frozenset[int]
 
-    def kept(self, text: str, names: Collection[str], callers: int) -> dict[str, frozenset[int]]:
+    def kept(
+        self, kept: Mapping[str, frozenset[int]], names: Collection[str], callers: int
+    ) -> dict[str, frozenset[int]]:
         """What functions leave alone that they need not.
 
+        That is first of all what callers hand them on: it stays there for the next call, where another register does
+        for the function itself.
+
         Args:
+            kept: the same of those that they call.
             callers: how many levels of functions may be above these, and theirs counted.
         """
-        allocated, code = self._texts(text, names)
+        found = self._drafted(kept, names, callers)
+        left = parse_mir(with_masks(self.file, kept), self.file.path)
+        wanted = {f.name: self._handed_on(f) for f in left.functions if f.name in found}
+        dearer = set(found)
+        for banks in ((Bank.SGPR, Bank.VGPR), (Bank.SGPR,)):
+            units = frozenset[int]().union(*map(file_units, banks))
+            asked = {name: wanted[name] & (units | found[name].left) for name in dearer}
+            asked = {name: units for name, units in asked.items() if not units <= found[name].left}
+            others = self._drafted({**kept, **asked}, asked, callers) if asked else {}
+            dearer = {name for name in others if not others[name].is_as_cheap_as(found[name])}
+            found |= {name: other for name, other in others.items() if name not in dearer}
+        return {name: drafted.left for name, drafted in found.items()}
+
+    def _handed_on(self, function: MachineFunction) -> frozenset[int]:
+        """Arguments that a function's own instructions leave alone: where they write one, it is a copy of what the
+        function was given there.
+        """
+        saved = callee_saved(function_attributes(self.file.preamble, function.name).calling_convention, self.target)
+        free = allocatable(function, self.file.preamble, self.target)
+        units = (_given(function) | self.handed) - saved - free.reserved_units
+        given = _unchanged(function)
+        blocks = tuple(
+            replace(block, instructions=tuple(i for i in block.instructions if not _gives_back(i, given)))
+            for block in function.blocks
+        )
+        return units - audit.may_write(replace(function, blocks=blocks), units)
+
+    def _drafted(self, kept: Mapping[str, frozenset[int]], names: Collection[str], callers: int) -> dict[str, _Drafted]:
+        """Drafts of functions; what ``kept`` says of them they leave alone."""
+        allocated, code = self._texts(with_masks(self.file, kept), names)
         bodies = {f.name: f for f in code.functions}
         stacks = {f.name: f.stack for f in self.file.functions}
         # For new stack objects LLVM takes registers that no text says: the checkers ask that nobody relies on any.
         return {
-            f.name: self._left_alone(f, bodies[f.name], callers)
+            f.name: _measured(bodies[f.name], self._left_alone(f, bodies[f.name], callers))
             for f in allocated.functions
             if len(f.stack) <= len(stacks[f.name])
         }
@@ -178,13 +220,14 @@ class _Draft(Struct, frozen=True):
         """
         attributes = function_attributes(self.file.preamble, code.name)
         saved = callee_saved(attributes.calling_convention, self.target)
-        given = (_given(code) | _passed(self.file, code.name)) - saved
+        own = _given(code) | _handed(self.file, (code.name,))
+        given = (own | self.handed) - saved
         left = self._spared(allocated, attributes, saved) - saved
         left -= audit.may_write(allocated, left) | audit.may_write(code, left)
         taken, units = written(allocated), set[int]()
         for bank, room in self.room.items():
             of_bank = left.intersection(file_units(bank))
-            gap = len((taken | given).intersection(file_units(bank))) // (2 * _REGISTERS_A_SPARE_ONE)
+            gap = len((taken | own - saved).intersection(file_units(bank))) // (2 * _REGISTERS_A_SPARE_ONE)
             units.update(sorted(of_bank - given)[2 * gap : 2 * (gap + room * callers)], of_bank & given)
         return frozenset(units)
 
@@ -209,12 +252,51 @@ class _Draft(Struct, frozen=True):
     def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
         """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""
         path, ours = self.file.path, (DeterministicAllocator(packed=True),)
-        runner = PhaseRunner(Work(path, Settings(), self.compiler, self.target, ours))
-        scalar = runner.draft(_alone(parse_mir(text, path), names), "sgpr")
+        file = parse_mir(text, path)
+        runner = _Alone(Work(path, Settings(), self.compiler, self.target, ours), callers=_callers(file), names=names)
+        scalar = runner.draft(_alone(file, names), "sgpr")
         vector = runner.draft(self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), "vgpr")
         if not (scalar.is_ours and vector.is_ours):
             raise UnsupportedError("a callee has no allocation of ours")
         return parse_mir(vector.after, path), parse_mir(self.compiler.late(vector.after), path)
+
+
+class _Drafted(Struct, frozen=True):
+    """A draft of a function.
+
+    Attributes:
+        left: what it leaves alone.
+        length: instructions of its code that do something.
+        vectors: the last VGPR that it writes: callers have the others, and those are what they lack first.
+    """
+
+    left: frozenset[int]
+    length: int
+    vectors: int
+
+    def is_as_cheap_as(self, other: _Drafted) -> bool:
+        return self.length <= other.length and self.vectors <= other.vectors
+
+
+def _measured(code: MachineFunction, left: frozenset[int]) -> _Drafted:
+    length = sum(not i.opcode.startswith(_WAITS) for block in code.blocks for i in block.instructions)
+    return _Drafted(left, length, max(written(code) & file_units(Bank.VGPR), default=0))
+
+
+class _Alone(PhaseRunner):
+    """Allocates the functions called ``names``, of which the calls in ``callers`` say what they leave alone."""
+
+    callers: Sequence[MachineFunction] = ()
+    names: Collection[str] = ()
+
+    def draft(self, text: str, phase: Phase) -> Draft:
+        file = self.shared.parsed(text, self.work.path)
+        others = (f for f in self.callers if f.name not in self.names)
+        self.shared.files[text] = replace(file, functions=(*file.functions, *others))
+        return super().draft(text, phase)
+
+    def _functions(self, file: MirFile) -> list[Function]:
+        return [function for function in super()._functions(file) if function.before.name in self.names]
 
 
 def _alone(file: MirFile, names: Collection[str]) -> str:
@@ -229,11 +311,30 @@ def _given(function: MachineFunction) -> frozenset[int]:
     return frozenset(unit for row in function.blocks[0].liveins for unit in physical_register(row.reg).units)
 
 
-def _passed(file: MirFile, name: str) -> frozenset[int]:
-    """Registers with arguments at the calls of a function, which need not use them."""
-    calls = [call.instruction for f in file.functions for call in calls_in(f) if call.callee == name]
-    names = {op.phys for call in calls for op in call.operands if op.is_use and op.phys}
-    return frozenset(unit for name in names for unit in physical_register(name).units)
+def _unchanged(function: MachineFunction) -> dict[int, str]:
+    """Virtual registers that are nothing but copies of a physical one, with its name."""
+    sources: dict[int, set[str]] = {}
+    for instruction in (i for block in function.blocks for i in block.instructions):
+        for operand in instruction.all_operands:
+            if operand.is_def and operand.vreg >= 0:
+                whole = instruction.opcode == "COPY" and not operand.sub
+                sources.setdefault(operand.vreg, set()).add(instruction.operands[0].phys if whole else "")
+    return {vreg: min(names) for vreg, names in sources.items() if len(names) == 1 and "" not in names}
+
+
+def _gives_back(instruction: Instruction, given: Mapping[int, str]) -> bool:
+    """Whether an instruction copies to a register what came from it."""
+    if instruction.opcode != "COPY" or not instruction.defs[0].phys:
+        return False
+    source = instruction.operands[0]
+    return not source.sub and given.get(source.vreg) == instruction.defs[0].phys
+
+
+def _handed(file: MirFile, names: Collection[str]) -> frozenset[int]:
+    """Registers with arguments at the calls of some functions, which need not use them."""
+    calls = [call.instruction for f in file.functions for call in calls_in(f) if call.callee in names]
+    read = {op.phys for call in calls for op in call.operands if op.is_use and op.phys}
+    return frozenset(unit for name in read for unit in physical_register(name).units)
 
 
 def _room(file: MirFile, target: Target) -> dict[Bank, int]:

@@ -44,7 +44,7 @@ from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.inputs import Input
-from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features, without_unread_arguments
 from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
@@ -346,6 +346,7 @@ def lower(opened: Opened, promising: Callable[[Work, str], Promises]) -> Lowered
         else:
             opened, text, ir = _pre_ra(opened)
             plain = partial(opened.work.compiler.direct, ir)
+            text, ir = _handing_on_less(opened.work, text, ir)
         promises = promising(opened.work, text)
     work = opened.work
     if promises.kept:
@@ -378,6 +379,22 @@ def _pre_ra(opened: Opened) -> tuple[Opened, str, str]:
     compiler = StagedCompiler(first.toolchain, replace(first.options, mattr=mattr), first.runs, hear=first.hear)
     opened.work.events.note(f"with 16-bit registers LLVM copies between widths: compiled with -mattr={WITHOUT_TRUE16}")
     return replace(opened, work=replace(opened.work, compiler=compiler)), compiler.to_pre_ra(pre.ir), pre.ir
+
+
+def _handing_on_less(work: Work, text: str, ir: str) -> tuple[str, str]:
+    """Machine IR and IR of a module whose local functions are not handed arguments of the hardware that they do not
+    read: callers would make them again for each call. As it is where nobody hands on any, or LLVM has no opt.
+    """
+    # Where LLVM's own object is shipped for what texts lose, it is of the IR as it is.
+    if "SI_CALL" not in text or not work.allocators or loses_mmra(ir, work.compiler.toolchain.version):
+        return text, ir
+    with contextlib.suppress(ToolchainError, InputError):
+        inferred = work.compiler.inferred(ir)
+        less = ir if inferred is None else without_unread_arguments(ir, inferred)
+        if less != ir:
+            text, ir = work.compiler.to_pre_ra(less), less
+            work.events.note("local functions are not handed what they do not read of the hardware's arguments")
+    return text, ir
 
 
 _Read = TypeVar("_Read")

@@ -28,7 +28,8 @@ from verilocc_mlir.problem.model import (
 )
 from verilocc_mlir.rewrite.function import rewrite_function
 from verilocc_mlir.target.classes import contains, register_class
-from verilocc_mlir.target.registers import BANK_BASE, Bank, PhysicalRegister, physical_register
+from verilocc_mlir.target.frame import REGISTERS
+from verilocc_mlir.target.registers import BANK_BASE, Bank, PhysicalRegister, physical_register, tuple_name
 from verilocc_mlir.target.targets import Target
 
 
@@ -81,19 +82,15 @@ class _Places:
         self._kept = _units(problem, KEPT_FOR_CALLERS)
         self._free = frozenset(_handed_out(problem))
         self._written = _written(function)
-        self._affinities: dict[tuple[int, str], list[Affinity]] = {}
-        """Copies, by live range and the register that they are from or to."""
+        self._copies: dict[tuple[int, str], list[Affinity]] = {}
+        """Copies of a range, or of a part of it, by the register that all of it would be in were the copy none."""
         for affinity in problem.affinities:
-            if affinity.fixed and affinity.weight > 0:
-                self._affinities.setdefault((affinity.a, affinity.fixed), []).append(affinity)
+            if name := _whole(affinity, problem.ranges[affinity.a]):
+                self._copies.setdefault((affinity.a, name), []).append(affinity)
 
     def chosen(self) -> Mapping[int, str]:
         """Registers by range; of two ranges that want one register, the one with more copies."""
-        gains: dict[tuple[int, str], float] = {}
-        for affinity in self._problem.affinities:
-            if affinity.fixed:
-                key = affinity.a, affinity.fixed
-                gains[key] = gains.get(key, 0.0) + affinity.weight
+        gains = {key: sum(a.weight for a in copies) for key, copies in self._copies.items()}
         result: dict[int, str] = {}
         held: dict[int, list[Segment]] = {}
         for range_id, name in sorted(gains, key=lambda key: (-gains[key], key)):
@@ -117,11 +114,15 @@ class _Places:
             return False
         if not self._free.issuperset(register.units):
             return False
-        copies = {a.slot for a in self._affinities.get((live_range.id, name), ()) if a.lanes == live_range.lanes}
+        joined = [a for a in self._copies.get((live_range.id, name), ()) if a.weight > 0]
+        copies = {a.slot for a in joined}
         defined = {p.slot & ~3 for p in live_range.points if p.kind != "use"}
         segments = _segments(live_range)
         arrives, passed = defined <= copies, copies - defined
         if self._kept.isdisjoint(register.units):
+            # A tuple is put together for a call, and lives on in parts.
+            if any(a.lanes < live_range.lanes for a in joined):
+                return False
             is_wanted = any(_is_live(segments, slot + 2) for slot in passed) or (arrives and passed)
         else:
             is_wanted = arrives
@@ -133,22 +134,35 @@ class _Places:
         What else writes the register there is a copy of the range into it. What was in it before is not read once the
         range is defined: so wherever both are in use, the last to be written was a copy.
         """
-        segments = _segments(live_range)
-        definitions = [p.slot for p in live_range.points if p.kind != "use"]
-        for fixed in self._problem.fixed:
-            if set(fixed.units).isdisjoint(register.units) or fixed.reason.startswith(KEPT_FOR_CALLERS):
-                continue
-            if not fixed.reason.startswith(("argument", "fixed")):
-                if _overlap(segments, fixed.segments):
+        for lane, unit in enumerate(register.units):
+            segments = [s for group in live_range.groups if group.lanes >> lane & 1 for s in group.segments]
+            definitions = [p.slot for p in live_range.points if p.kind != "use" and p.lanes >> lane & 1]
+            for fixed in self._problem.fixed:
+                if unit not in fixed.units or fixed.reason.startswith(KEPT_FOR_CALLERS):
+                    continue
+                if not fixed.reason.startswith(("argument", "fixed")):
+                    if _overlap(segments, fixed.segments):
+                        return False
+                elif any(s <= slot < e for slot in definitions for s, e in fixed.segments):
                     return False
-            elif any(s <= slot < e for slot in definitions for s, e in fixed.segments):
+            if any(_is_live(segments, slot + 2) for slot in set(self._written.get(unit, ())) - copies):
                 return False
-        writes = {slot for unit in register.units for slot in self._written.get(unit, ())}
-        return not any(_is_live(segments, slot + 2) for slot in writes - copies)
+        return True
 
 
 def _segments(live_range: LiveRange) -> list[Segment]:
     return [segment for group in live_range.groups for segment in group.segments]
+
+
+def _whole(affinity: Affinity, live_range: LiveRange) -> str:
+    """The register that a range would be in were a copy of it, or of a part, to or from a register none; "" if none."""
+    if not affinity.fixed or affinity.lanes == live_range.lanes:
+        return affinity.fixed
+    part, width = physical_register(affinity.fixed), live_range.lanes // 2
+    first = part.first - affinity.a_lane // 2
+    if (affinity.a_lane | affinity.lanes) % 2 or not 0 <= first <= REGISTERS.get(part.bank, 0) - width:
+        return ""
+    return tuple_name(part.bank, first, width)
 
 
 def _written(function: MachineFunction) -> Mapping[int, list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 
 from msgspec import Struct
@@ -231,6 +231,54 @@ def without_features(text: str, features: Collection[str]) -> str:
         return f'"target-features"="{",".join(f for f in match[1].split(",") if f not in features)}"'
 
     return re.sub(r'"target-features"="([^"]*)"', rest, text)
+
+
+_HARDWARE = (
+    *("dispatch-ptr", "queue-ptr", "dispatch-id", "implicitarg-ptr"),
+    *(f"{of}-id-{axis}" for of in ("workgroup", "cluster", "workitem") for axis in "xyz"),
+)
+"""What every function is handed by its callers, unless an attribute ``amdgpu-no-…`` says that it does not read it, as
+the number of a work-group one of its cluster too (SITargetLowering::passSpecialInputs). Not the number of a kernel for
+LDS: LLVM lowers LDS later."""
+_DEFINITION = re.compile(r'^(?P<head> *define [^@\n]*)@(?P<name>"[^"]+"|[\w.$-]+)(?P<rest>\(.*)$', re.MULTILINE)
+_GROUP = re.compile(r"^attributes (#\d+) = \{(.*)\}", re.MULTILINE)
+_NESTING = re.compile(r'"[^"]*"|[()]')
+_BEHIND_PARAMETERS = re.compile(r"(?: local_unnamed_addr| unnamed_addr)?(?: addrspace\(\d+\))?")
+
+
+def without_unread_arguments(ir: str, inferred: str) -> str:
+    """IR whose local functions say which arguments of the hardware they do not read, as ``inferred`` says of them."""
+    groups = dict(_GROUP.findall(inferred))
+    unread = {match["name"]: _unread(match["rest"], groups) for match in _DEFINITION.finditer(inferred)}
+    known = dict(_GROUP.findall(ir))
+
+    def stated(match: re.Match[str]) -> str:
+        words = match["head"].split()
+        names = [n for n in unread.get(match["name"], ()) if n not in _unread(match["rest"], known)]
+        at = _end_of_parameters(match["rest"])
+        if not {"internal", "private"} & {*words} or any(w.startswith(("amdgpu_", "spir_")) for w in words) or not at:
+            return match[0]
+        rest = match["rest"]
+        return f"{match['head']}@{match['name']}{rest[:at]}{''.join(f' {name}' for name in names)}{rest[at:]}"
+
+    return _DEFINITION.sub(stated, ir)
+
+
+def _unread(rest: str, groups: Mapping[str, str]) -> list[str]:
+    """What the attributes of a definition say, ``rest`` of which stands behind its name."""
+    said = rest + "".join(groups.get(group, "") for group in re.findall(r"#\d+", rest))
+    return [name for name in (f'"amdgpu-no-{of}"' for of in _HARDWARE) if name in said]
+
+
+def _end_of_parameters(rest: str) -> int:
+    """Where attributes may be put behind parameters, which ``rest`` begins with; 0: they do not end in it."""
+    depth = 0
+    for match in _NESTING.finditer(rest):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
+        if not depth:
+            behind = _BEHIND_PARAMETERS.match(rest, match.end())
+            return match.end() if behind is None else behind.end()
+    return 0
 
 
 # Floating-point literals of newer LLVM in the forms that LLVM 22 reads.

@@ -182,6 +182,15 @@ class StagedCompiler:
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
+    def inferred(self, ir: str) -> str | None:
+        """The IR with what LLVM's attributor infers of its functions; None where there is no opt."""
+        tools, options = self.toolchain, self.options
+        if not isinstance(tools, Toolchain) or tools.opt is None:
+            return None
+        command = [tools.opt, f"-mtriple={TRIPLE}", f"-mcpu={options.cpu}", "-passes=amdgpu-attributor", "-S", "-"]
+        command += [f"-mattr={options.mattr}"] if options.mattr else []
+        return self._noted(lambda: _run(command, ir.encode(), "opt", options, self.running)).decode()
+
     def accept_mir(self, mir: str, *, reprint: bool = False) -> str:
         """A user's pre-RA machine IR, parsed and verified by LLVM, with the annotations that LLVM parses.
 
