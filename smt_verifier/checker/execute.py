@@ -77,7 +77,7 @@ class Execution(Effects):
         if expands:
             self.let_die()
         reads, writes, lost = self._runs_for(a, opcode)
-        self._spare_callers(b, everywhere=False)
+        self._spare_callers(b, everywhere=bool(lost))
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
             readers = self._selected(a, opcode, operand, reads) if opcode.value("blend") else reads
@@ -271,7 +271,8 @@ class Execution(Effects):
         if reach == "unclear" or ("asm" in opcode.traits and self._hints_at_others(a)):
             if any(c.kind == "T" and not c.active for c in state.classes):
                 raise Refused("inactive-lanes", f"{a.opcode} while some threads wait", f"line {a.line} before")
-        elif reach == "first":
+            return running, running, [c for c in state.classes if not c.active]
+        if reach == "first":
             if not state.some and any(o.is_use and not o.is_implicit and "undef" not in o.flags for o in a.operands):
                 raise Refused("inactive-lanes", f"{a.opcode} where no thread may be active", f"line {a.line} before")
         elif reach in ("reads", "writes") and not self._masks.names_active_thread(a, opcode):
