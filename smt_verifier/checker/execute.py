@@ -29,8 +29,6 @@ _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
-_RESTORED = "S_SETREG_IMM32_B32"
-"""Of what writes an immediate the one behind which LLVM restores them (AMDGPULowerVGPREncoding.cpp)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
 """Moves that need no register but their own (11.2)."""
 _NO_UNITS: frozenset[int] = frozenset()
@@ -250,7 +248,7 @@ class Execution(Effects):
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             naming = _ADDRESSING | _UPPER if has_upper else _ADDRESSING
             is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
-            if has_upper and not explicit[0].is_register and a.opcode != _RESTORED:
+            if has_upper and not explicit[0].is_register and "mode-restored" not in opcode.traits:
                 is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
         if has_upper and "may-load" in opcode.traits:
             results = a.operands[: a.definitions if self.both.before.grain == 1 else 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from wave.run import Line
+from wave.run import Line, is_kept
 from wave.texts import ROW, SLOT, Block, Code, Writer, lines_of, text_of
 
 _CLASSES = {"s": "sreg_32", "v": "vgpr_32"}
@@ -60,9 +60,14 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
     every = list(dict.fromkeys(name for block in (*blocks, *own) for code in block.code for name in code.to))
     rows = {name: ROW.format(id=n, kind=_CLASSES.get(name[0], f"sreg_{wave}")) for n, name in enumerate(every)}
     names = {name: f"%{n}" for n, name in enumerate(every)}
-    head = {"convention": "" if convention == "ccc" else f"{convention} ", "is_entry": str(not called).lower()}
+    calls = any(code.line.name == "call" for block in blocks for code in block.code)
+    head = {
+        "calls": str(calls).lower(),
+        "convention": "" if convention == "ccc" else f"{convention} ",
+        "is_entry": str(not called).lower(),
+    }
     known = {name for block in blocks for code in block.code for name in code.to}
-    entry = [[*given, "$vgpr0_vgpr1"], *[["$vgpr0_vgpr1"]] * (len(blocks) - 1)]
+    entry = [[*given, "$vgpr40_vgpr41"], *[["$vgpr40_vgpr41"]] * (len(blocks) - 1)]
     plain = [replace(block, code=[replace(c, form=c.form.format(**names)) for c in block.code]) for block in blocks]
     p = text_of(plain, entry, {**head, "registers": "".join(row for name, row in rows.items() if name in known)})
 
@@ -83,7 +88,7 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
         for number, block in enumerate(own)
     ]
     declared = [
-        sorted({f"${unit}" for name in block for unit in each.get(name, ())} | kept | {"$vgpr0_vgpr1"})
+        sorted({f"${unit}" for name in block for unit in each.get(name, ())} | kept | {"$vgpr40_vgpr41"})
         for block in live.entry
     ]
     if scalar:
@@ -143,8 +148,10 @@ def _spilled(blocks: list[Block], writer: Writer, live: Live, slot: int) -> list
 def _units(live: Live, chance: random.Random, wave: int, forgotten: float, base: int) -> dict[str, int]:
     """The first register of each variable; a share of the interferences is forgotten."""
     apart: dict[str, set[str]] = {}
+    across = set[str]()
     for number, block in enumerate(live.blocks):
         for code, behind in zip(block.code, live.behind(number), strict=True):
+            across |= behind if code.line.name == "call" and chance.random() >= forgotten else set()
             for name in code.to:
                 for other in sorted(behind - {name}):
                     if chance.random() >= forgotten:
@@ -153,6 +160,8 @@ def _units(live: Live, chance: random.Random, wave: int, forgotten: float, base:
     names = sorted({name for block in live.blocks for code in block.code for name in (*code.to, *code.of)})
     chance.shuffle(names)
     first = chance.choice([2, 2, 38])
+    scalars = [unit for unit in range(base, 100) if not 30 <= unit < 36]
+    vectors = [unit for unit in range(first, 100) if unit not in (40, 41)]
     found: dict[str, int] = {}
 
     def taken(name: str) -> set[int]:
@@ -165,8 +174,9 @@ def _units(live: Live, chance: random.Random, wave: int, forgotten: float, base:
         busy = set[int]().union(*map(taken, near))
         free = [
             unit
-            for unit in (range(first, 80) if name[0] == "v" else range(base, base + 22, width))
+            for unit in (vectors if name[0] == "v" else scalars[::width])
             if busy.isdisjoint(range(unit, unit + width))
+            and (name not in across or all(is_kept(name[0].replace("m", "s"), unit + k) for k in range(width)))
         ]
         found[name] = free[min(int(chance.expovariate(0.8)), len(free) - 1)]
     return found

@@ -50,6 +50,13 @@ _TESTS: Mapping[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
+def is_kept(file: str, number: int) -> bool:
+    """Whether a call leaves a register alone."""
+    if file == "s":
+        return 30 <= number < 40 or (number >= 48 and number % 16 < 8)
+    return file == "v" and number >= 40 and number % 16 >= 8
+
+
 def is_vector(key: Key) -> bool:
     return key[0][0] in "va" and key[0] != "vcc"
 
@@ -68,13 +75,14 @@ class Run:
         self.vectors: dict[Key, list[int | None]] = {}
         self.stored: Stores = {}
         self.exec: tuple[Key, ...] = tuple(("exec", n) for n in range(wave // 32))
+        self.calls = 0
         self._later: list[tuple[Key, Sequence[int | None]]] | None = None
 
     # What registers hold.
 
     def _first(self, key: Key, thread: int) -> int | None:
         is_register = key[0] in ("s", "v", "a", "memory")
-        return hash((self.seed, ord(key[0][0]), key[1], thread)) & _ONES if is_register else None
+        return hash((self.seed, self.calls, ord(key[0][0]), key[1], thread)) & _ONES if is_register else None
 
     def vector(self, key: Key) -> list[int | None]:
         if key not in self.vectors:
@@ -164,6 +172,14 @@ class Run:
             later, self._later = self._later, None
             for key, row in later:
                 self._write(key, row, threads)
+        elif name == "call":
+            if not threads:
+                raise Unknown("a call without threads")
+            self.calls += 1
+            for key in [key for key in self.scalars if key[0] in ("s", "vcc") and not is_kept(*key)]:
+                self.scalars[key] = self._first(("s", key[1] + 1000), THREADS)
+            for key in [key for key in self.vectors if key[0] in ("v", "a") and not is_kept(*key)]:
+                self._write(key, [self._first(key, thread) for thread in range(THREADS)], threads)
         elif name == "undefined":
             for key in to[0]:
                 if is_vector(key):
@@ -226,7 +242,7 @@ class Run:
 
 _NOTHING = re.compile(r"s_(waitcnt|nop|delay_alu|clause|wait_|sendmsg)|v_nop")
 _RENAMED = (("and_not1", "andn2"), ("or_not1", "orn2"), ("and_not0", "andn1"), ("or_not0", "orn1"), ("add_nc", "add"))
-_SCRATCH = re.compile(r"\s*(?:(v\d+), )?off, (?:(v\d+), )?(off|s\d+)(?: offset:(\d+))?")
+_SCRATCH = re.compile(r"\s*(?:([va]\d+), )?off, (?:([va]\d+), )?(off|s\d+)(?: offset:(\d+))?")
 
 
 def lines_of(assembly: str, wave: int) -> list[Line]:
@@ -245,6 +261,8 @@ def lines_of(assembly: str, wave: int) -> list[Line]:
 
 def _lines(row: str, wave: int) -> list[Line]:
     name, _, rest = row.partition(" ")
+    if name == "s_swappc_b64":
+        return [Line("call")]
     if name.startswith(("s_branch", "s_cbranch", "s_endpgm", "s_setpc")):
         return [Line("s_endpgm" if name.startswith("s_setpc") else name, label=rest.strip())]
     for old, new in _RENAMED:

@@ -20,6 +20,7 @@ _STATEMENTS = {
     "{s} = COPY {s}": 1,
     "{m} = COPY {m}": 1,
     "{m} = COPY {X}": 3,
+    "{m} = S_MOV_{M} {i}": 2,
     "{s} = S_ADD_I32 {s}, {s}, implicit-def dead $scc": 5,
     "{s} = S_MOV_B32 {n}": 5,
     "{s} = V_READFIRSTLANE_B32 {v}, implicit $exec": 1,
@@ -31,11 +32,12 @@ _STATEMENTS = {
     "{X} = S_{W}_{M} {X}, {m}, implicit-def dead $scc": 3,
     "{s} = IMPLICIT_DEF": 1,
     "{v} = IMPLICIT_DEF": 1,
-    "set": 2, "whole": 2, "idiom": 2, "test": 3, "store": 8,
+    "set": 2, "whole": 2, "call": 6, "idiom": 2, "test": 3, "store": 8,
 }  # fmt: skip
 """Instructions and how often they come; ``{v}`` is a vector, ``{s}`` a scalar, ``{m}`` a mask, ``{0}`` what is written,
-``{n}`` a number, ``{X}`` EXEC, ``{M}`` the size of a mask, ``{W}`` a word's operation.
+``{n}`` a number, ``{i}`` nobody or everybody, ``{X}`` EXEC, ``{M}`` the size of a mask, ``{W}`` a word's operation.
 """
+_CALLED = "$sgpr16_sgpr17"
 _SAVE = "{m} = S_%s_SAVEEXEC_{M} %s, implicit-def $exec, implicit-def dead $scc, implicit $exec"
 _NAMES = {
     "GLOBAL_STORE_DWORD": "global_store", "IMPLICIT_DEF": "undefined", "V_CMP_GT_U32_e64": "v_cmp_gt_u32",
@@ -77,6 +79,8 @@ class Writer:
     """
 
     def __init__(self, chance: random.Random, wave: int, *, called: bool, single: bool) -> None:
+        # A called function must save its return address: LLVM does it behind the scalar phase.
+        self.calls = chance.random() < 0.3 and (single or not called)
         self.chance, self.wave, self.called, self.single = chance, wave, called, single
         self.exec = "$exec" if wave == 64 else "$exec_lo"
         self.vcc = self.exec.replace("exec", "vcc")
@@ -100,9 +104,8 @@ class Writer:
         """An instruction; variables that are not ``given`` are chosen. What it writes is known from here on."""
         chance, names = self.chance, list(given)
         word = chance.choice(["AND", "ANDN2"] if self.called else ["AND", "OR", "XOR", "ANDN2"])
-        form = (
-            form.replace("{W}", word).replace("{M}", f"B{self.wave}").replace("{n}", str(chance.choice([0, 1, 3, 7])))
-        )
+        size, number, everybody = f"B{self.wave}", chance.choice([0, 1, 3, 7]), chance.choice([0, -1])
+        form = form.replace("{W}", word).replace("{M}", size).replace("{n}", f"{number}").replace("{i}", f"{everybody}")
         left, _, right = form.partition(" = ") if " = " in form else ("", "", form)
         chosen: list[list[str]] = []
         for number, side in enumerate((left, right)):
@@ -136,7 +139,7 @@ class Writer:
                 operands.append(self._of(word))
             elif re.fullmatch(r"-?\d+", word):
                 operands.append(int(word))
-            elif word.startswith("$vgpr0"):
+            elif word.startswith("$vgpr40"):
                 operands.append(0)
         target = (self._of(left),) if left else ()
         return Line(name, target, tuple(operands), offset=int(words[2]) if name == "global_store" else 0)
@@ -149,10 +152,17 @@ class Writer:
     def statement(self, known: list[str]) -> list[Code]:
         """Some instructions."""
         (form,) = self.chance.choices([*_STATEMENTS], [*_STATEMENTS.values()])
-        if (form == "whole" and self.called) or ("WRITELANE" in form and self.single):
+        if (
+            (form == "call" and not self.calls)
+            or (form == "whole" and self.called)
+            or ("WRITELANE" in form and self.single)
+        ):
             form = "store"
         if form == "store":
             return [self.store(known, self.chance.randrange(0, 40, 8))]
+        if form == "call":
+            address = Code(f"{_CALLED} = S_MOV_B64 77", Line("label"))
+            return [address, Code(f"$sgpr30_sgpr31 = SI_CALL {_CALLED}, 0, csr_amdgpu", Line("call"))]
         if form == "set":
             return self._set(known)
         if form == "test":
@@ -175,7 +185,7 @@ class Writer:
         return [self.make(form, known)]
 
     def store(self, known: list[str], offset: int, *given: str) -> Code:
-        form = f"GLOBAL_STORE_DWORD $vgpr0_vgpr1, {{v}}, {offset}, 0, implicit $exec :: (store (s32), addrspace 1)"
+        form = f"GLOBAL_STORE_DWORD $vgpr40_vgpr41, {{v}}, {offset}, 0, implicit $exec :: (store (s32), addrspace 1)"
         return self.make(form, known, *given)
 
     def _set(self, known: list[str], *given: str) -> list[Code]:
@@ -286,6 +296,10 @@ class Writer:
             code = [self.make(_SAVE % ("AND", "{m}"), known)] if narrow else self._set(known)
         elif kind.startswith("vcc"):
             code = [self.make(f"{self.vcc} = S_AND_{{M}} {{X}}, {{m}}, implicit-def dead $scc", known)]
+            if chance.random() < 0.3:
+                test = self.make(f"{self.vcc} = V_CMP_GT_U32_e64 {{v}}, {{v}}, implicit $exec", known)
+                narrow = f"{self.vcc} = S_AND_{{M}} {{X}}, {self.vcc}, implicit-def dead $scc"
+                code = [test, *([self.make(narrow, known)] if chance.random() < 0.5 else [])]
         elif kind.startswith("scc"):
             code = [self.make("S_CMP_EQ_U32 {s}, {n}, implicit-def $scc", known)]
         code.append(self._jump("s_cbranch_" + kind, taken))
@@ -322,6 +336,8 @@ tracksRegLiveness: true
 registers:{registers}
 frameInfo:
   maxAlignment:    4
+  adjustsStack:    {calls}
+  hasCalls:        {calls}
 stack:{stack}
 machineFunctionInfo:
   isEntryFunction: {is_entry}

@@ -689,7 +689,7 @@ impl<'a> Walk<'a> {
         // of VGPRs' numbers.
         let has_upper = self.context.processor.addressable_vgprs > 256;
         let upper = if has_upper { 12..=19 } else { 27..=28 };
-        let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
+        let last = i.explicit().last().filter(|_| i.has("setreg"));
         // TRAPSTS beside MODE: others move scratch, take registers away, or checks of what is not ready.
         let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
         let reaches = last.map(|o| low(o, 0xffff)).is_some_and(|word| {
@@ -698,7 +698,7 @@ impl<'a> Walk<'a> {
             !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
         // An immediate overwrites them, and LLVM restores them behind this opcode alone (AMDGPULowerVGPREncoding).
-        let lost = last.is_some_and(|_| !i.operands[0].is_register() && i.name != "S_SETREG_IMM32_B32");
+        let lost = last.is_some_and(|_| !i.operands[0].is_register() && !i.has("mode-restored"));
         let lost = lost && self.context.touched_after.iter().any(|unit| (512..FIRST_AGPR).contains(unit));
         // By this message a wave gives its VGPRs back.
         let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
