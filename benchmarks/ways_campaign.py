@@ -68,7 +68,7 @@ def spoiled(run: Run, start: Run, convention: str) -> list[str]:
     active = start.mask(start.exec)
     for (file, n), row in run.vectors.items():
         is_kept = n >= 32 if file == "a" else n >= 40 and n % 16 >= 8
-        threads = [thread for thread in range(THREADS) if is_kept or not active >> thread & 1]
+        threads = [thread for thread in range(run.wave) if is_kept or not active >> thread & 1]
         if file in "va" and any(row[thread] != start.vector((file, n))[thread] for thread in threads):
             bad.append(f"{file}{n}")
     return bad

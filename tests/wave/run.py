@@ -13,7 +13,7 @@ Operand: TypeAlias = "tuple[Key, ...] | int"
 Stores: TypeAlias = "dict[tuple[int, int], int | None]"
 """What each thread stored last at each offset; None: P leaves it undefined."""
 THREADS = 8
-"""That are run; the first half may enter the function."""
+"""That masks at hand tell apart; the first half may enter the function."""
 SCC = ("scc", 0)
 _ONES = 0xFFFFFFFF
 _MOST_STEPS = 400
@@ -75,24 +75,40 @@ class Run:
         self.vectors: dict[Key, list[int | None]] = {}
         self.stored: Stores = {}
         self.exec: tuple[Key, ...] = tuple(("exec", n) for n in range(wave // 32))
-        self.calls = 0
+        self._calls: list[int] = []
         self._later: list[tuple[Key, Sequence[int | None]]] | None = None
 
     # What registers hold.
 
     def _first(self, key: Key, thread: int) -> int | None:
-        is_register = key[0] in ("s", "v", "a", "memory")
-        return hash((self.seed, self.calls, ord(key[0][0]), key[1], thread)) & _ONES if is_register else None
+        """What a register holds that nobody has written, but for calls."""
+        file, number = key
+        if file not in ("s", "v", "a", "memory"):
+            return None
+        calls = [] if file == "memory" or is_kept(file, number) else self._calls
+        last = max((n for n, active in enumerate(calls, 1) if file == "s" or active >> thread & 1), default=0)
+        return hash((self.seed, last, ord(file[0]), number, thread)) & _ONES
 
     def vector(self, key: Key) -> list[int | None]:
         if key not in self.vectors:
-            self.vectors[key] = [self._first(key, thread) for thread in range(THREADS)]
+            self.vectors[key] = [self._first(key, thread) for thread in range(self.wave)]
         return self.vectors[key]
 
     def scalar(self, key: Key) -> int | None:
         if key not in self.scalars:
-            self.scalars[key] = self._first(key, THREADS)
+            self.scalars[key] = self._first(key, self.wave)
         return self.scalars[key]
+
+    def _call(self, active: int) -> None:
+        """What a callee may overwrite: its caller's scalars, and its vectors in active threads."""
+        if not active:
+            raise Unknown("a call without threads")
+        self._calls.append(active)
+        for key in [key for key in self.scalars if key[0] == "s" and not is_kept(*key)]:
+            del self.scalars[key]
+        for key in [key for key in self.vectors if key[0] in ("v", "a") and not is_kept(*key)]:
+            threads = [thread for thread in range(self.wave) if active >> thread & 1]
+            self._write(key, [self._first(key, thread) for thread in range(self.wave)], threads)
 
     def _number(self, operand: Operand) -> int | None:
         if isinstance(operand, int):
@@ -116,7 +132,7 @@ class Run:
         if isinstance(operand, tuple) and is_vector(operand[0]):
             return list(self.vector(operand[0]))
         number = self._number(operand)
-        return [None if number is None else number & _ONES] * THREADS
+        return [None if number is None else number & _ONES] * self.wave
 
     def _put(self, keys: Sequence[Key], number: int | None) -> None:
         self.scalars.update((key, None if number is None else number >> 32 * n & _ONES) for n, key in enumerate(keys))
@@ -162,7 +178,7 @@ class Run:
     def _step(self, line: Line) -> None:
         name, to, of = line.name, line.to, line.of
         active = self.mask(self.exec)
-        threads = [thread for thread in range(THREADS) if active >> thread & 1]
+        threads = [thread for thread in range(self.wave) if active >> thread & 1]
         file, _, rest = name.partition("_")
         base = rest.partition("_")[0]
         if line.both:
@@ -173,17 +189,11 @@ class Run:
             for key, row in later:
                 self._write(key, row, threads)
         elif name == "call":
-            if not threads:
-                raise Unknown("a call without threads")
-            self.calls += 1
-            for key in [key for key in self.scalars if key[0] in ("s", "vcc") and not is_kept(*key)]:
-                self.scalars[key] = self._first(("s", key[1] + 1000), THREADS)
-            for key in [key for key in self.vectors if key[0] in ("v", "a") and not is_kept(*key)]:
-                self._write(key, [self._first(key, thread) for thread in range(THREADS)], threads)
+            self._call(active)
         elif name == "undefined":
             for key in to[0]:
                 if is_vector(key):
-                    self._write(key, [None] * THREADS, threads)
+                    self._write(key, [None] * self.wave, threads)
                 else:
                     self.scalars[key] = None
         elif name == "copy" and is_vector(to[0][0]):
@@ -230,7 +240,7 @@ class Run:
             self._write(to[1][0], rows[0], threads)
         elif name == "v_mov_dpp":
             row = self._row(of[0])
-            self._write(to[0][0], [row[t ^ 1] if active >> (t ^ 1) & 1 else 0 for t in range(THREADS)], threads)
+            self._write(to[0][0], [row[t ^ 1] if active >> (t ^ 1) & 1 else 0 for t in range(self.wave)], threads)
         elif file == "v" and base in _WORDS:
             rows = zip(*(self._row(operand) for operand in of), strict=True)
             self._write(to[0][0], [None if None in row else _WORDS[base](*row) & _ONES for row in rows], threads)
