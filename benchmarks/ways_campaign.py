@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
-from common import REPOSITORY, Log, Row, command, cpu_seconds, machine, options, tree, write
+from common import REPOSITORY, Log, Row, command, machine, options, tree, write
 
 sys.path[:0] = [str(REPOSITORY / "tests")]
 
@@ -161,7 +161,6 @@ def main() -> int:
         "command": command(),
         "tree": tree(),
         "machine": machine(),
-        "cpu_seconds": round(cpu_seconds(), 1),
         "pairs": len(rows),
         "by answer": Counter(row["answer"] for row in rows.values()),
         "accepted, and run": Counter(summary(row) for row in rows.values() if "run" in row),
