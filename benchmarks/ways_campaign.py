@@ -17,6 +17,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -117,26 +118,48 @@ def goes_there(
     return False
 
 
-def judged(number: int, seed: int, driver: Driver, scalars: float) -> Row:
-    """One pair, asked about and run."""
-    chance = random.Random(seed * 1_000_000 + number)
+@dataclass(frozen=True)
+class Question:
+    """A pair: P, Q, P as it is run, and for what."""
+
+    before: str
+    after: str
+    lines: Sequence[Line]
+    cpu: str
+    convention: str
+    scalar: bool
+
+
+def question(chance: random.Random, scalars: float) -> Question:
     cpu = chance.choice([*WAVES])
     (convention,) = chance.choices([*CONVENTIONS], [*CONVENTIONS.values()])
     scalar = chance.random() < scalars
-    p, q, lines = random_pair(chance, WAVES[cpu], convention, scalar=scalar)
-    said = certify_texts(p, q, "f", cpu, saved_later=scalar)
-    row: Row = {"number": number, "cpu": cpu, "convention": convention, "scalar": scalar, "answer": "accepted"}
-    if said.disagree or not said.accepted:
-        row["answer"] = "disagree" if said.disagree else next(a.rule for a in said.answers if not a.accepted)
-        return row
-    point = BEHIND_SCALARS if scalar else BEHIND
-    job = LlvmJob("finish", q.encode(), True, CompileOptions(cpu, tool_seconds=TOOL_SECONDS), point, kind="asm")
+    return Question(*random_pair(chance, WAVES[cpu], convention, scalar=scalar), cpu, convention, scalar)
+
+
+def run_by(driver: Driver, pair: Question, chance: random.Random) -> str:
+    """What becomes of Q (``compared``)."""
+    point = BEHIND_SCALARS if pair.scalar else BEHIND
+    settings = CompileOptions(pair.cpu, tool_seconds=TOOL_SECONDS)
+    job = LlvmJob("finish", pair.after.encode(), True, settings, point, kind="asm")
     try:
         assembly = driver.run(job, RunningTools()).stdout.decode()
-        row["run"] = compared(lines, lines_of(assembly, WAVES[cpu]), WAVES[cpu], convention, chance)
+        wave = WAVES[pair.cpu]
+        return compared(pair.lines, lines_of(assembly, wave), wave, pair.convention, chance)
     except (VeriloccError, Unknown) as error:
-        row["run"] = f"not run: {error}"[:200]
-    return row
+        return f"not run: {error}"[:200]
+
+
+def judged(number: int, seed: int, driver: Driver, scalars: float) -> Row:
+    """One pair, asked about and run."""
+    chance = random.Random(seed * 1_000_000 + number)
+    pair = question(chance, scalars)
+    said = certify_texts(pair.before, pair.after, "f", pair.cpu, saved_later=pair.scalar)
+    row: Row = {"number": number, "cpu": pair.cpu, "convention": pair.convention, "scalar": pair.scalar}
+    if said.disagree or not said.accepted:
+        refused = next(answer.rule for answer in said.answers if not answer.accepted)
+        return {**row, "answer": "disagree" if said.disagree else refused}
+    return {**row, "answer": "accepted", "run": run_by(driver, pair, chance)}
 
 
 def main() -> int:
