@@ -457,6 +457,9 @@ def traits(name: str) -> Iterator[str]:
         yield "sets-mode"
     if name.startswith("S_SETREG_"):
         yield "setreg"
+    if name == "S_SETREG_IMM32_B32":
+        # AMDGPULowerVGPREncoding.cpp, handleSetregMode: behind this opcode alone.
+        yield "mode-restored"
     if name in ("S_SENDMSG", "S_SENDMSGHALT"):
         yield "message"
     if name in product._TESTS:

@@ -104,6 +104,8 @@ registers:
   - { id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }
 liveins:
   - { reg: '$vgpr0' }
+machineFunctionInfo:
+  isEntryFunction: true
 body:             |
   bb.0:
     liveins: $vgpr0

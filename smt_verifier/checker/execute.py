@@ -29,8 +29,6 @@ _ADDRESSING = frozenset({27, 28})
 """Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
-_RESTORED = "S_SETREG_IMM32_B32"
-"""Of what writes an immediate the one behind which LLVM restores them (AMDGPULowerVGPREncoding.cpp)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
 """Moves that need no register but their own (11.2)."""
 _NO_UNITS: frozenset[int] = frozenset()
@@ -77,7 +75,7 @@ class Execution(Effects):
         if expands:
             self.let_die()
         reads, writes, lost = self._runs_for(a, opcode)
-        self._spare_callers(b, everywhere=False)
+        self._spare_callers(b, everywhere=bool(lost))
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
             readers = self._selected(a, opcode, operand, reads) if opcode.value("blend") else reads
@@ -250,7 +248,7 @@ class Execution(Effects):
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             naming = _ADDRESSING | _UPPER if has_upper else _ADDRESSING
             is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
-            if has_upper and not explicit[0].is_register and a.opcode != _RESTORED:
+            if has_upper and not explicit[0].is_register and "mode-restored" not in opcode.traits:
                 is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
         if has_upper and "may-load" in opcode.traits:
             results = a.operands[: a.definitions if self.both.before.grain == 1 else 0]
@@ -271,7 +269,8 @@ class Execution(Effects):
         if reach == "unclear" or ("asm" in opcode.traits and self._hints_at_others(a)):
             if any(c.kind == "T" and not c.active for c in state.classes):
                 raise Refused("inactive-lanes", f"{a.opcode} while some threads wait", f"line {a.line} before")
-        elif reach == "first":
+            return running, running, [c for c in state.classes if not c.active]
+        if reach == "first":
             if not state.some and any(o.is_use and not o.is_implicit and "undef" not in o.flags for o in a.operands):
                 raise Refused("inactive-lanes", f"{a.opcode} where no thread may be active", f"line {a.line} before")
         elif reach in ("reads", "writes") and not self._masks.names_active_thread(a, opcode):

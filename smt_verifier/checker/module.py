@@ -27,6 +27,9 @@ _GROUP = re.compile(rf"attributes #([0-9]+) = \{{((?: {_ATTRIBUTE})*) \}}")
 _ITEM = re.compile(_ATTRIBUTE)
 _GROUP_USE = re.compile(rf"{_STRING}| ?#([0-9]+)\b")
 _STATEMENT = re.compile(rf"{_STRING}|(?<![\w@%$.!#-])(define|attributes)(?![\w.$-])", re.ASCII)
+_TARGET = re.compile(
+    r'target (?:datalayout = "[^"]*"|triple = "amd(?:gcn|gpu[0-9a-f.]*)-[a-z]*-amdhsa(?:-[a-z0-9]*)?")'
+)
 _INTRINSIC = re.compile(r"declare [^@]*@llvm\.")
 _CONVENTION = (
     "ccc|fastcc|coldcc|amdgpu_kernel|spir_kernel|spir_func|amdgpu_gfx_whole_wave|amdgpu_gfx|amdgpu_vs|amdgpu_ls"
@@ -80,6 +83,10 @@ def attributes(module: str, function: str) -> Attributes:
         Refused: the module does not define it, or says of it what is not read here as LLVM reads it.
     """
     lines = _code(module)
+    for line in lines:
+        # Other systems have other budgets of registers, and other prologues.
+        if "target" in re.sub(_STRING, '""', line).split() and not _TARGET.fullmatch(line):
+            raise Refused("module", f"a target that is not followed: {line!r}")
     groups = _groups(lines)
     found = [line for line in lines if (m := _NAME.match(line)) and m[1].strip('"') == function]
     if len(found) != 1:

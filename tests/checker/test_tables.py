@@ -213,6 +213,7 @@ def test_nothing_with_a_hidden_input_is_pure() -> None:
     assert "indexed-on" in traits_of("S_SET_GPR_IDX_ON")
     assert "vskip" in traits_of("S_SETVSKIP")
     assert {"sets-mode", "setreg"} <= traits_of("S_SETREG_B32_mode")
+    assert [name for name in OPCODES if "mode-restored" in traits_of(name)] == ["S_SETREG_IMM32_B32"]
 
 
 def test_what_leaves_a_half_of_its_register_alone_is_not_pure() -> None:

@@ -633,28 +633,31 @@ impl<'a> Walk<'a> {
         operand.is_some_and(|operand| facts.is(&facts.masks_of(&operand.lanes), Mark::Number))
     }
 
-    /// Classes `O` that wait, for an instruction that writes all threads (spec 5.4).
+    /// Classes `O` that wait, for an instruction that may write all threads (spec 5.4).
     fn waiting_others(&self, i: &Instruction) -> Vec<usize> {
-        let writes = i.value("reach") == "writes" && !self.names_active_thread(i);
+        let writes = i.value("reach") == "writes" && !self.names_active_thread(i) || Self::reaches_unclear(i);
         self.state.select(|class| writes && class.kind == 'O' && !class.active)
     }
 
     fn reach_allowed(&self, i: &Instruction) -> Done {
-        let reach = i.value("reach");
-        let no_one = reach == "first" && i.explicit().any(Operand::reads) && !self.state.facts.some_active();
+        let no_one = i.value("reach") == "first" && i.explicit().any(Operand::reads) && !self.state.facts.some_active();
         ensure!(!no_one, "inactive-lanes", i, "no thread may be active");
-        let hints = i.has("asm") && i.operands.iter().any(|o| !o.is_register() && tables().hints_at_threads(&o.text));
-        let unclear = hints || !matches!(reach, "" | "active" | "reads" | "writes" | "first");
         let all_active = self.state.threads().all(|class| class.active || class.kind != 'T');
-        ensure!(!unclear || all_active, "inactive-lanes", i, "it may reach threads that wait");
+        ensure!(!Self::reaches_unclear(i) || all_active, "inactive-lanes", i, "it may reach threads that wait");
         Ok(())
     }
 
+    /// Nobody says which threads it reads and writes.
+    fn reaches_unclear(i: &Instruction) -> bool {
+        let hints = i.has("asm") && i.operands.iter().any(|o| !o.is_register() && tables().hints_at_threads(&o.text));
+        hints || !matches!(i.value("reach"), "" | "active" | "reads" | "writes" | "first")
+    }
+
     /// Spec 9.1: a callee leaves alone what threads keep that were not active when it was called.
-    fn waiting_callers(&self, q: &Instruction) -> Done {
+    fn waiting_callers(&self, q: &Instruction, wide: bool) -> Done {
         let other = self.state.threads().any(|class| class.active && class.kind == 'O');
         let entry = info(self.context.after, "isEntryFunction") == "true";
-        let asked = (other || q.is_whole_wave()) && !entry && !q.has("no-code") && self.is_last();
+        let asked = (other || wide) && !entry && !q.has("no-code") && self.is_last();
         // LLVM may keep slots of vectors in registers of the other vector file, which nobody saves.
         let elsewhere = self.context.processor.has_agprs && info(self.context.after, "hasSpilledVGPRs") == "true";
         let saves = matches!(q.spill(), Some((kind, _, true)) if kind != "S");
@@ -686,7 +689,7 @@ impl<'a> Walk<'a> {
         // of VGPRs' numbers.
         let has_upper = self.context.processor.addressable_vgprs > 256;
         let upper = if has_upper { 12..=19 } else { 27..=28 };
-        let last = i.explicit().last().filter(|_| i.name.starts_with("S_SETREG"));
+        let last = i.explicit().last().filter(|_| i.has("setreg"));
         // TRAPSTS beside MODE: others move scratch, take registers away, or checks of what is not ready.
         let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
         let reaches = last.map(|o| low(o, 0xffff)).is_some_and(|word| {
@@ -695,7 +698,7 @@ impl<'a> Walk<'a> {
             !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
         // An immediate overwrites them, and LLVM restores them behind this opcode alone (AMDGPULowerVGPREncoding).
-        let lost = last.is_some_and(|_| !i.operands[0].is_register() && i.name != "S_SETREG_IMM32_B32");
+        let lost = last.is_some_and(|_| !i.operands[0].is_register() && !i.has("mode-restored"));
         let lost = lost && self.context.touched_after.iter().any(|unit| (512..FIRST_AGPR).contains(unit));
         // By this message a wave gives its VGPRs back.
         let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
@@ -768,7 +771,7 @@ impl<'a> Walk<'a> {
     fn after_alone(&mut self, q: &Instruction, of: &[(u32, u32)]) -> Done {
         self.may_stand_alone(q)?;
         self.state.bury();
-        self.waiting_callers(q)?;
+        self.waiting_callers(q, q.is_whole_wave())?;
         self.state.note_expanded();
         if q.is_whole_wave() && q.spill().is_some() {
             self.state.note_expanded_for_all();
@@ -898,7 +901,7 @@ impl<'a> Walk<'a> {
         let halves = !self.context.coarse && self.context.processor.addressable_vgprs > 256 && p.has("may-load");
         let halves = halves && p.operands.iter().take(p.definitions).any(|o| o.lanes.len() == 1);
         ensure!(!halves, "not-followed", p, "a load into half a register");
-        self.waiting_callers(q)?;
+        self.waiting_callers(q, !self.waiting_others(p).is_empty())?;
         let moving =
             moves::read(context, context.before, p)?.is_some() || moves::read(context, context.after, q)?.is_some();
         let paired = !moving && !p.has("no-code") && !q.has("no-code");

@@ -191,12 +191,23 @@ fn definition<'a>(module: &'a str, name: &str) -> Done<(&'a str, &'a str)> {
     Ok(need!(found, "module", "", "the module does not define {name}"))
 }
 
+/// Whether a line names the system that is followed: others have other budgets of registers, and other prologues.
+fn is_followed(line: &str) -> bool {
+    let triple = line.strip_prefix("target triple = \"").and_then(|rest| rest.strip_suffix('"')).unwrap_or("");
+    let words: Vec<&str> = triple.split('-').collect();
+    let is_ours = words.first().is_some_and(|word| word.starts_with("amdgcn") || word.starts_with("amdgpu"));
+    line.starts_with("target datalayout = ") || is_ours && words.get(2) == Some(&"amdhsa") && words.len() < 5
+}
+
 /// What the module says of a function.
 ///
 /// # Errors
 /// `module`: it does not define the function, or in another form than LLVM prints.
 pub fn attributes(module: &str, name: &str) -> Done<Attributes> {
     let module = &plain(module)?;
+    let is_other = |line: &&str| masked(line).split_whitespace().any(|word| word == "target") && !is_followed(line);
+    let other = lines(module).find(is_other);
+    ensure!(other.is_none(), "module", "", "a target that is not followed: {other:?}");
     let (head, tail) = definition(module, name)?;
     let (convention, is_local) = convention(head)?;
     let mut result = Attributes { convention, is_local, ..Attributes::default() };
