@@ -21,7 +21,10 @@ _ENTRY = re.compile(r"([a-zA-Z-]+): ('[^']*'|\[[^\]]*\]|\"[^\"]*\"|[^,}\s][^,}]*
 _FUNCTION = re.compile(r"^name: +(\S+)$", re.MULTILINE)
 _SPILLED = re.compile(r"SI_SPILL_S\d+_(?:SAVE|RESTORE)")
 _RAISED = frozenset({"tracksDebugUserValues", "hasSpilledSGPRs", "hasSpilledVGPRs", "isCalleeSavedInfoValid"})
-_RAISED_ROWS = ("tracksDebugUserValues", "frameInfo.isCalleeSavedInfoValid")
+_RAISED_ROWS = (
+    *("tracksDebugUserValues", "frameInfo.isCalleeSavedInfoValid"),
+    *("machineFunctionInfo.hasSpilledSGPRs", "machineFunctionInfo.hasSpilledVGPRs"),
+)
 """Fields of these that an allocation may raise, and that a text may leave out: then they are false."""
 _DEFAULTS = {
     "false": re.compile(r"(?!tracksRegLiveness|isEntryFunction)"),
@@ -433,6 +436,8 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
         return "llc writes the same code without it"
     if "sgpr-spill" in line and (column == "stack-id: default" or column == "missing"):
         return "as with -amdgpu-spill-sgpr-to-vgpr=0"
+    if (row, column) == ("stack: row", "id: large") and f"%stack.{line.split()[3][:-1]}" not in subject.after:
+        return "nothing names the object, and its number may be another one (13.3)"
     if column == "size: doubled in value" and "type: spill-slot" in line and line.strip() not in subject.before:
         return "an added spill slot may be larger"
     if column == "doubled" and line.lstrip().startswith("- '$"):
