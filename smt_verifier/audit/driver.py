@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from types import ModuleType
 
 from msgspec.structs import replace
 
 from smt_verifier.audit.core.report import (
-    FAULTS,
-    RULES,
     AuditReport,
     Finding,
     FunctionAudit,
@@ -49,6 +47,8 @@ def audit(
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
     """
+    from smt_verifier.audit.search import with_module
+
     added = {f.name: f for f in post.functions}
     audits: list[FunctionAudit] = []
     for function in pre.functions:
@@ -67,7 +67,7 @@ def audit(
                 third=third,
                 after=post,
             )
-            audits.append(_search().with_module(function_audit, pre, post, target))
+            audits.append(with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
     return AuditReport(tuple(audits))
 
@@ -96,7 +96,7 @@ def audit_function(
     """
     texts = _alone(file, pre, pre), _alone(after, post, post) if after is not None else _alone(file, pre, post)
     certification = certify_texts(*texts, pre.name, target.name, saved_later=saved_later)
-    only_checkers = not third and solver in (None, default_solver()) and tuple(FAULTS) == RULES
+    only_checkers = not third and solver in (None, default_solver()) and not _has_added_rules()
     if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
         return _with_certificate(proved, certification)
@@ -108,9 +108,12 @@ def audit_function(
         return _single(pre.name, Outcome.UNKNOWN, "certificate", f"no certificate is accepted: {why} ({left_out})")
     if certification.disagree:
         kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)
+    # Half of what an audit loads, and most audits end with the checkers.
+    from smt_verifier.audit.search import search_proof
+
     try:
         asked = solver or default_solver()
-        searched = _search().search_proof(file, pre, post, target, timeout_s, asked, saved_later=saved_later)
+        searched = search_proof(file, pre, post, target, timeout_s, asked, saved_later=saved_later)
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
@@ -127,11 +130,10 @@ def audit_function(
     return replace(agreed, outcome=Outcome.UNKNOWN, findings=(Finding("certificate", Outcome.UNKNOWN, message),))
 
 
-def _search() -> ModuleType:
-    """The search and its core: half of what an audit loads, and most audits end with the checkers."""
-    from smt_verifier.audit import search
-
-    return search
+def _has_added_rules() -> bool:
+    """Whether a program added a rule of pairs: it can only have done so to a module that is loaded."""
+    rules = sys.modules.get("smt_verifier.audit.core.rules")
+    return rules is not None and rules.PAIR_RULES != rules.OWN_PAIR_RULES
 
 
 def _with_certificate(searched: FunctionAudit, certification: Certification) -> FunctionAudit:

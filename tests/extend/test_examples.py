@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +18,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.registry import allocator
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import Instruction
 from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.audit import RULE_TEXTS
@@ -93,6 +94,22 @@ def test_the_new_rule_refutes_where_it_is_broken_alone(
         (first, *_) = re.findall(r"vgpr\d+", finding.operand.post)
         assert first in loaded
         assert first in address
+
+
+def test_an_added_rule_is_asked_also_where_its_name_is_known(
+    demo_kernels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkers alone would prove the kernel."""
+    llc()
+
+    def no_stores(_side: rules.MachineRules, _pre: Instruction, post: Instruction) -> Iterator[rules.Complaint]:
+        if post.opcode.startswith("GLOBAL_STORE_"):
+            yield rules.Complaint("register-class", "a store")
+
+    monkeypatch.setattr(rules, "PAIR_RULES", (*rules.PAIR_RULES, no_stores))
+    path = demo_kernels / "gemm_mma_lds.gfx942.opt.ll"
+    run = audit_llvm(path.read_bytes(), path.name, Settings(cpu="gfx942"))
+    assert run.pairs[-1].report.outcome is Outcome.REFUTED
 
 
 # A cost rule.

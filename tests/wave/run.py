@@ -216,7 +216,11 @@ class Run:
             numbers = [self._number(operand) for operand in of]
             if name.endswith("_i32"):
                 numbers = [None if n is None else (n & _ONES) - ((n >> 31 & 1) << 32) for n in numbers]
-            self._put((SCC,), None if None in numbers else int(_TESTS[name.split("_")[2]](*numbers)))  # type: ignore[arg-type]
+            first, second = numbers
+            if first is None or second is None:
+                self._put((SCC,), None)
+            else:
+                self._put((SCC,), int(_TESTS[name.split("_")[2]](first, second)))
         elif file == "s" and base in _WORDS:
             numbers = [self._number(operand) for operand in of]
             result = None if None in numbers else _WORDS[base](*numbers)

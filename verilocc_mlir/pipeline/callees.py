@@ -98,8 +98,8 @@ def callees_first(
         handed = _handed(file, frozenset(name for names in levels for name in names))
         draft = _Draft(compiler, target, file, _room(file, target) if levels else {}, handed)
         for number, names in enumerate(levels):
-            found = draft.kept(kept, names, len(levels) - number)
-            kept |= {name: units - withheld.get(name, frozenset()) for name, units in found.items()}
+            left_alone = draft.kept(kept, names, len(levels) - number)
+            kept |= {name: units - withheld.get(name, frozenset()) for name, units in left_alone.items()}
     except VeriloccError:
         return Promises(text)
     kept = {name: units for name, units in kept.items() if units}
@@ -173,18 +173,18 @@ class _Draft(Struct, frozen=True):
             kept: the same of those that they call.
             callers: how many levels of functions may be above these, and theirs counted.
         """
-        found = self._drafted(kept, names, callers)
+        drafts = self._drafted(kept, names, callers)
         left = parse_mir(with_masks(self.file, kept), self.file.path)
-        wanted = {f.name: self._handed_on(f) for f in left.functions if f.name in found}
-        dearer = set(found)
+        wanted = {f.name: self._handed_on(f) for f in left.functions if f.name in drafts}
+        dearer = set(drafts)
         for banks in ((Bank.SGPR, Bank.VGPR), (Bank.SGPR,)):
             units = frozenset[int]().union(*map(file_units, banks))
-            asked = {name: wanted[name] & (units | found[name].left) for name in dearer}
-            asked = {name: units for name, units in asked.items() if not units <= found[name].left}
+            asked = {name: wanted[name] & (units | drafts[name].left) for name in dearer}
+            asked = {name: units for name, units in asked.items() if not units <= drafts[name].left}
             others = self._drafted({**kept, **asked}, asked, callers) if asked else {}
-            dearer = {name for name in others if not others[name].is_as_cheap_as(found[name])}
-            found |= {name: other for name, other in others.items() if name not in dearer}
-        return {name: drafted.left for name, drafted in found.items()}
+            dearer = {name for name in others if not others[name].is_as_cheap_as(drafts[name])}
+            drafts |= {name: other for name, other in others.items() if name not in dearer}
+        return {name: drafted.left for name, drafted in drafts.items()}
 
     def _handed_on(self, function: MachineFunction) -> frozenset[int]:
         """Arguments that a function's own instructions leave alone: where they write one, it is a copy of what the

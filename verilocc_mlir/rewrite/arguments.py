@@ -83,7 +83,7 @@ class _Places:
         self._free = frozenset(_handed_out(problem))
         self._written = _written(function)
         self._copies: dict[tuple[int, str], list[Affinity]] = {}
-        """Copies of a range, or of a part of it, by the register that all of it would be in were the copy none."""
+        """Copies of a range or of a part of it, by range and by the register in which the copy would not be needed."""
         for affinity in problem.affinities:
             if name := _whole(affinity, problem.ranges[affinity.a]):
                 self._copies.setdefault((affinity.a, name), []).append(affinity)
@@ -155,7 +155,7 @@ def _segments(live_range: LiveRange) -> list[Segment]:
 
 
 def _whole(affinity: Affinity, live_range: LiveRange) -> str:
-    """The register that a range would be in were a copy of it, or of a part, to or from a register none; "" if none."""
+    """The register in which the range makes a copy of it, or of a part of it, needless; ``""``: there is none."""
     if not affinity.fixed or affinity.lanes == live_range.lanes:
         return affinity.fixed
     part, width = physical_register(affinity.fixed), live_range.lanes // 2

@@ -266,8 +266,8 @@ def without_unread_arguments(ir: str, inferred: str) -> str:
 
 def _unread(rest: str, groups: Mapping[str, str]) -> list[str]:
     """What the attributes of a definition say, ``rest`` of which stands behind its name."""
-    said = rest + "".join(groups.get(group, "") for group in re.findall(r"#\d+", rest))
-    return [name for name in (f'"amdgpu-no-{of}"' for of in _HARDWARE) if name in said]
+    attributes = rest + "".join(groups.get(group, "") for group in re.findall(r"#\d+", rest))
+    return [name for name in (f'"amdgpu-no-{of}"' for of in _HARDWARE) if name in attributes]
 
 
 def _end_of_parameters(rest: str) -> int:

@@ -496,6 +496,8 @@ PAIR_RULES: tuple[PairRule, ...] = (
     MachineRules.printable,
 )
 """Rules of an instruction before and after allocation that agree in opcode, flags and operands, in order."""
+OWN_PAIR_RULES = PAIR_RULES
+"""Those of this project, all of which the specification has."""
 
 
 def _operand_pair(step: Step, number: int) -> OperandPair | None:
