@@ -46,7 +46,7 @@ from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.inputs import Input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, without_features, without_unread_arguments
 from verilocc_mlir.toolchain.mir_repairs import WITHOUT_TRUE16, close_masks, copies_between_widths, loses_mmra, trapped
-from verilocc_mlir.toolchain.run import ToolFailure
+from verilocc_mlir.toolchain.run import ToolFailure, ToolRun
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import unverified, verifier_fault, without_functions
 from verilocc_mlir.version import __version__
@@ -322,7 +322,12 @@ def open_request(request: Request) -> Opened:
         text = rest_without(given.text, request.left_out)
         functions = tuple(name for name in given.functions if name not in request.left_out)
         given = replace(given, text=text, functions=functions)
-    compiler.hear = lambda run: events.tell(Spent(run.stage, run.cpu_seconds, by_tool=True))
+
+    def hear(run: ToolRun) -> None:
+        events.budget.take(run.cpu_seconds)
+        events.tell(Spent(run.stage, run.cpu_seconds, by_tool=True))
+
+    compiler.hear = hear
     work = Work(request.path, settings, compiler, target(given.cpu), tuple(allocators), events)
     return Opened(request, start, given, work)
 

@@ -70,10 +70,15 @@ Listener = Callable[[Event, "Events"], None]
 
 
 class Budget:
-    """CPU seconds of this process and its solver workers, from now on; None: there is no end to them."""
+    """CPU seconds of this process, its solver workers and LLVM's tools, from now on; None: there is no end to them."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._end = None if seconds is None else cpu_seconds() + seconds
+
+    def take(self, seconds: float) -> None:
+        """CPU seconds that a tool took."""
+        if self._end is not None:
+            self._end -= seconds
 
     @property
     def is_over(self) -> bool:

@@ -171,7 +171,7 @@ OPTIONS = (
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
     Option(
         "seconds", Kind.SECONDS,
-        "CPU of this process for the whole: then nothing further is tried, and the best that is proved is taken.",
+        "CPU for the whole, LLVM's tools counted: then nothing further is tried, and the best that is proved is taken.",
         "seconds",
     ),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),

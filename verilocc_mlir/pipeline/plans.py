@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
+from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import Reference
 from verilocc_mlir.errors import UnsupportedError
@@ -179,13 +180,14 @@ class Planned(Struct):
         in attributes alone.
 
         Raises:
-            ToolchainError, InputError: LLVM fails, or has no such option.
+            ToolchainError, InputError: LLVM fails, or has no such option. OutOfSecondsError: the seconds are over.
         """
         if plan not in self._texts:
             self._texts[plan] = self.pre if plan == DEFAULT else self._made(plan)
         return self._texts[plan]
 
     def _made(self, plan: Plan) -> str:
+        check_seconds()
         if plan.of is not None:
             file = self.shared.parsed(self.pre_ra(plan.of), self.work.path)
             return print_mir(replace(file, functions=tuple(early.function for early in self.early(plan.of))))

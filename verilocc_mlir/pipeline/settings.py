@@ -73,8 +73,8 @@ class Settings(Struct, frozen=True):
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
             the effort is FAST or LEARNED (``verifies``).
-        seconds: CPU of this process for the whole compile; behind it nothing further is tried, and the best that is
-            proved is taken, LLVM's allocation among it. None: no limit.
+        seconds: CPU for the whole compile, LLVM's tools counted; behind it nothing further is tried, and the best that
+            is proved is taken, LLVM's allocation among it. None: no limit.
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         toolchain: which LLVM does the work.

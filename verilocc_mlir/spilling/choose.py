@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from verilocc_mlir.budget import check_seconds
-from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
-from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
+from verilocc_mlir.spilling.gaps import Access, Gap, RegisterGaps
+from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan, written_before
 
 LOAD_AHEAD = 48
 """Most instructions between a load and its use. Scratch memory takes some hundred cycles; a load that is earlier than
@@ -243,7 +243,10 @@ def choose(
         relief = 0
         for (excess, _), spans in zip(counted[vreg], added(vreg, number), strict=True):
             relief += excess.relief(spans)
-        plan = candidate.plan(gaps if current is None else gaps | current.gaps) if relief else None
+        # Most sets relieve nothing, so that they need no plan.
+        plan = candidate.plan(gaps) if relief else None
+        if plan is not None and current is not None:
+            plan = candidate.plan(gaps | current.gaps)
         return None if plan is None else ((plan.cost - (current.cost if current else 0.0)) / relief, plan)
 
     # Each choice leaves fewer points over budget, so the price of other sets only rises: a price in the heap is a lower
@@ -329,30 +332,31 @@ def _undo_unnecessary(
 
 
 class Candidates:
-    """Sets of gaps of one register that are worth leaving in memory together."""
+    """Sets of gaps of one register that are worth leaving in memory together, where there is a plan for them."""
 
     def __init__(self, register: RegisterGaps, costs: Costs) -> None:
         self._register = register
         self._costs = costs
         self._known: dict[frozenset[Gap], SpillPlan | None] = {}
         self._spans: dict[tuple[int, int], list[Span]] = {}
+        self._written: dict[Gap, dict[Access, int]] | None = None
         sets: dict[frozenset[Gap], None] = {}
         whole: set[Gap] = set()
         for stretch in _stretches(register.gaps):
             if not any(g.first < g.stop for g in stretch):
                 continue
             whole |= stretch
-            for gaps in self._parts(stretch):
-                if self.plan(gaps) is not None:
-                    sets[gaps] = None
-        if whole and self.plan(everything := frozenset(whole)) is not None:
-            sets[everything] = None
+            sets |= dict.fromkeys(self._parts(stretch))
+        if whole:
+            sets[frozenset(whole)] = None
         self.sets = tuple(sets)
 
     def plan(self, gaps: frozenset[Gap]) -> SpillPlan | None:
         """The plan for a set of gaps; None where there is none."""
         if gaps not in self._known:
-            self._known[gaps] = spill_plan(self._register, gaps, self._costs)
+            if self._written is None:
+                self._written = written_before(self._register)
+            self._known[gaps] = spill_plan(self._register, gaps, self._costs, self._written)
         return self._known[gaps]
 
     def spans(self, number: int, parts: int) -> list[Span]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Literal
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from verilocc_mlir.analysis.execution import ExecMasks, is_terminator, writes_exec
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
+from verilocc_mlir.spilling.gaps import Access, Gap, RegisterGaps
 
 Where = Literal["before", "after", "start", "end"]
 
@@ -121,14 +122,21 @@ class Costs(Struct, frozen=True):
     constant: Callable[[int], int]
 
 
-def spill_plan(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> SpillPlan | None:
-    """The cheapest way known to keep ``register`` out of registers in ``gaps``; None where there is none."""
-    reloads = _reloads(register, gaps, costs)
+def spill_plan(
+    register: RegisterGaps, gaps: frozenset[Gap], costs: Costs, written: Mapping[Gap, Mapping[Access, int]]
+) -> SpillPlan | None:
+    """The cheapest way known to keep ``register`` out of registers in ``gaps``; None where there is none.
+
+    Args:
+        written: ``written_before`` of the register.
+    """
+    in_order = sorted(gaps, key=lambda gap: gap.number)
+    reloads = _reloads(in_order, gaps, costs)
     if reloads is None:
         return None
     constant = costs.constant(register.vreg)
-    choices = [_saves_at_writes(register, gaps, constant)]
-    at_entry = _saves_at_entries(gaps, constant)
+    choices = [_saves_at_writes(gaps, written, constant)]
+    at_entry = _saves_at_entries(in_order, gaps, constant)
     if at_entry is not None and _saved_for(at_entry, reloads, costs):
         choices.append(at_entry)
     priced = [(sum(_price(m, costs, 0) for m in saves), saves) for saves in choices]
@@ -214,27 +222,28 @@ def _price(move: SpillMove, costs: Costs, constant: int) -> float:
     return costs.weight(costs.places.block(move)) * (move.parts.bit_count() - cheap + REMATERIALISED * cheap)
 
 
-def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list[SpillMove] | None:
+def _reloads(in_order: Sequence[Gap], gaps: frozenset[Gap], costs: Costs) -> list[SpillMove] | None:
     reloads: list[SpillMove] = []
-    for access in register.accesses:
-        if access.before not in gaps:
+    for before in in_order:
+        access = before.closes
+        if access is None:
             continue
         parts_needed = access.reads
-        if access.keeps & access.before.live and access.after not in gaps:
+        if access.keeps & before.live and access.after not in gaps:
             # Threads that wait would find in the register what they left in memory.
             return None
         if access.after is not None and access.after not in gaps:
             # The register stays in use after the access, so the parts that the access does not write are needed too.
-            parts_needed |= access.after.live & ~access.writes & access.before.live
+            parts_needed |= access.after.live & ~access.writes & before.live
         if parts_needed:
-            reload = SpillMove("before", access.index, parts_needed & access.before.live)
+            reload = SpillMove("before", access.index, parts_needed & before.live)
             reloads.append(reload)
             after = access.after
             stays = after is not None and after not in gaps and bool(after.live & ~access.writes)
             if after is not None and stays and not _visible(after, reload, gaps, costs):
                 return None
     started: set[int] = set()
-    for gap in gaps:
+    for gap in in_order:
         outside = [s for s in gap.successors if s not in gaps]
         if not outside:
             continue
@@ -285,48 +294,66 @@ def _saved_for(saves: list[SpillMove], reloads: list[SpillMove], costs: Costs) -
     )
 
 
-def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int) -> list[SpillMove]:
-    """Stores right after the definitions whose values reach one of the gaps."""
-    needed: dict[Gap, int] = {}
-    work: list[tuple[Gap, int]] = [(gap, gap.live & ~constant) for gap in gaps]
-    stores: dict[int, int] = {}
+def written_before(register: RegisterGaps) -> dict[Gap, dict[Access, int]]:
+    """For each gap, the writes whose values are in the register there, with their parts."""
+    written: dict[Gap, dict[Access, int]] = {gap: {} for gap in register.gaps}
+    work = list(range(len(register.gaps)))
+    waiting = set(work)
     while work:
-        gap, parts = work.pop()
-        parts &= gap.live & ~needed.get(gap, 0)
-        if not parts:
-            continue
-        needed[gap] = needed.get(gap, 0) | parts
-        if gap.opens is None:
-            work += [(p, parts) for p in gap.predecessors]
-            continue
-        stored = parts & gap.opens.writes
-        if stored:
-            stores[gap.opens.index] = stores.get(gap.opens.index, 0) | stored
-        if gap.opens.before is not None:
-            work.append((gap.opens.before, parts & ~(stored & ~gap.opens.keeps)))
-    return _merge_stores(register, gaps, stores)
+        # In the order of the layout, so that most gaps are seen once.
+        gap = register.gaps[heappop(work)]
+        waiting.discard(gap.number)
+        arriving = gap.predecessors if gap.opens is None else () if gap.opens.before is None else (gap.opens.before,)
+        passing = gap.live if gap.opens is None else gap.live & ~(gap.opens.writes & ~gap.opens.keeps)
+        writes: dict[Access, int] = {}
+        for before in arriving:
+            for access, parts in written[before].items():
+                if parts & passing:
+                    writes[access] = writes.get(access, 0) | parts & passing
+        if gap.opens is not None and gap.opens.writes & gap.live:
+            writes[gap.opens] = writes.get(gap.opens, 0) | gap.opens.writes & gap.live
+        if writes != written[gap]:
+            written[gap] = writes
+            after = None if gap.closes is None else gap.closes.after
+            for following in (*gap.successors, *(() if after is None else (after,))):
+                if following.number not in waiting:
+                    waiting.add(following.number)
+                    heappush(work, following.number)
+    return written
 
 
-def _merge_stores(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[SpillMove]:
+def _saves_at_writes(
+    gaps: frozenset[Gap], written: Mapping[Gap, Mapping[Access, int]], constant: int
+) -> list[SpillMove]:
+    """Stores right after the definitions whose values reach one of the gaps."""
+    stores: dict[Access, int] = {}
+    for gap in gaps:
+        for access, parts in written[gap].items():
+            if parts & ~constant:
+                stores[access] = stores.get(access, 0) | parts & ~constant
+    return _merge_stores(gaps, stores)
+
+
+def _merge_stores(gaps: frozenset[Gap], stores: dict[Access, int]) -> list[SpillMove]:
     """Merge stores of parts that one block writes in succession, so that instructions are fewer and wider."""
     stores_together: list[SpillMove] = []
     waiting = 0
-    for access in register.accesses:
+    for access in sorted(stores, key=lambda access: access.index):
         # Parts wait to be stored with later ones, but not beyond their next write or a gap in memory.
-        waiting |= stores.get(access.index, 0)
+        waiting |= stores[access]
         after = access.after
         following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
-        later = following is not None and following.index in stores and not following.writes & waiting
+        later = following is not None and following in stores and not following.writes & waiting
         if waiting and not later:
             stores_together.append(SpillMove("after", access.index, waiting))
             waiting = 0
     return stores_together
 
 
-def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | None:
+def _saves_at_entries(in_order: Sequence[Gap], gaps: frozenset[Gap], constant: int) -> list[SpillMove] | None:
     """Stores at the entries of the gaps; None where a path on which the value is already stored joins an entry."""
     saves: list[SpillMove] = []
-    for gap in sorted(gaps, key=lambda g: g.number):
+    for gap in in_order:
         if gap.opens is None:
             inside = [p in gaps for p in gap.predecessors]
             if all(inside):
