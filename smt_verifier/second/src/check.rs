@@ -1056,14 +1056,9 @@ impl<'a> Walk<'a> {
     /// Spec 9.
     fn call(&mut self, q: &Instruction) -> Done {
         let (context, preserved, run) = (self.context, preserved(q)?, self.active());
-        let live =
-            [context.before, context.after].into_iter().flat_map(|text| &text.blocks).flat_map(|block| &block.liveins);
-        let units =
-            context.touched.iter().chain(live.flat_map(|(register, _)| &register.units)).chain(&context.restored);
-        let units: BTreeSet<u32> = units.copied().collect();
-        for unit in units.into_iter().filter(|unit| !preserved.contains(unit) && !context.limits.kept.contains(unit)) {
-            self.state.lose(Lane::unit(unit), Side::Name, &run);
-            self.state.lose(Lane::unit(unit), Side::Place, &run);
+        for unit in context.taken.iter().filter(|unit| !preserved.contains(unit)) {
+            self.state.lose(Lane::unit(*unit), Side::Name, &run);
+            self.state.lose(Lane::unit(*unit), Side::Place, &run);
         }
         Ok(())
     }

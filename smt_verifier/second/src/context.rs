@@ -55,6 +55,8 @@ pub struct Context<'a> {
     /// Units that hold at a return what they held at entry (spec 12.3). The stack pointer and its like are for pairs to
     /// change, as P does (spec 14), but not for reloads of scalars.
     pub restored: BTreeSet<u32>,
+    /// Units that a call takes, unless it preserves them: all that hold something somewhere (spec 9).
+    pub taken: BTreeSet<u32>,
     /// What each block writes, once it was asked for (spec 12.2).
     pub written: OnceCell<Vec<Written>>,
     /// The blocks of P that lead to each, likewise.
@@ -191,12 +193,17 @@ impl<'a> Context<'a> {
             frame_units: frame_units([before, after]),
             moved_units: defined(before, is_moving),
             restored: BTreeSet::new(),
+            taken: BTreeSet::new(),
             repeated: Set::default(),
         };
         let reloaded = defined(after, is_reload);
         let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
         let restored = limits.saved.iter().filter(|unit| !set_aside(unit) || reloaded.contains(unit));
         context.restored = restored.filter(|unit| !coarse || *unit % 2 == 0).copied().collect();
+        let blocks = before.blocks.iter().chain(&after.blocks);
+        let live = blocks.flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
+        let taken = context.touched.iter().chain(live).chain(&context.restored);
+        context.taken = taken.filter(|unit| !limits.kept.contains(unit)).copied().collect();
         let mut scalar: Set<u32> = Set::default();
         for text in [before, after] {
             let other = text.stack.iter().filter(|(_, row)| object(row, "type") != "spill-slot");
