@@ -354,12 +354,12 @@ def counted_audits(monkeypatch: pytest.MonkeyPatch, doubtful: int) -> list[str]:
     return audited
 
 
-@pytest.mark.parametrize(("doubtful", "audits"), few([(2, 6)], [(0, 1), (2, 6)]))
+@pytest.mark.parametrize(("doubtful", "audits"), few([(2, 3)], [(0, 1), (2, 3)]))
 def test_what_loses_is_not_audited_unless_what_wins_is_not_proved(
     monkeypatch: pytest.MonkeyPatch, doubtful: int, audits: int
 ) -> None:
-    """All of ours lose, LLVM's does not: it is audited at once. In doubt, so are its phases alone, the two of LLVM's
-    allocation of our text, which loses too, and ours at once, which is cheaper.
+    """All of ours lose, LLVM's does not: it is audited at once. In doubt, so is its first phase alone, and ours at
+    once, which is cheaper than LLVM's allocation of our text, which loses too and so is not audited.
     """
     real = portfolio.shortfalls
 
@@ -387,12 +387,12 @@ def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pyte
     def doubtful(*given: Any, **more: Any) -> FunctionAudit:
         found = audit(*given, **more)
         finding = Finding("solver", Outcome.UNKNOWN, "time-out")
-        return found if next(calls) > 4 else replace(found, outcome=Outcome.UNKNOWN, findings=(finding,))
+        return found if next(calls) > 6 else replace(found, outcome=Outcome.UNKNOWN, findings=(finding,))
 
     monkeypatch.setattr(phase_module, "audit_function", doubtful)
     settings = Settings("gfx1100", effort=effort)
     done = compile_module(SMALL.encode(), "k.ll", settings, allow_unproved=True, allocators=(Wasteful(),))
-    assert next(calls) > 4
+    assert next(calls) > 6  # Each time of all phases at once, and of each alone.
     assert done.report.outcome is Outcome.PROVED
     assert {p.allocator for p in done.report.functions[0].phases} == {"wasteful"}
 

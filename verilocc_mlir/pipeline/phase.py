@@ -221,6 +221,18 @@ class PhaseRunner(Struct):
         records = self._records(Draft(before, phase, file, functions, after, is_ours=False))
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions}, records)
 
+    def of_llvm(self, text: str, phase: Phase) -> str:
+        """``text`` with LLVM's allocation of ``phase``, in the module of ``text``.
+
+        Raises:
+            InputError: the text is not MIR. ToolchainError: LLVM could not allocate it.
+        """
+        with self.work.events.measure("parse"):
+            file = self.shared.parsed(text, self.work.path)
+            llvm = parse_mir(self._llvm_allocate(text, phase), file.path)
+        _must_have_the_same_module(file, llvm)
+        return print_mir(replace(file, functions=llvm.functions))
+
     def _functions(self, file: MirFile) -> list[Function]:
         return [Function(f, Events(self.work.events.budget), self._solver()) for f in file.functions]
 

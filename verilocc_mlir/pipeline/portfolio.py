@@ -40,7 +40,7 @@ from verilocc_mlir.pipeline.plans import (
     ordered_plans,
     plans_of,
 )
-from verilocc_mlir.pipeline.runs import LLVM, OURS, RESUMED, Result, Variant, mixed_records
+from verilocc_mlir.pipeline.runs import LLVM, OURS, RESUMED, LlvmVariant, Result, Variant, mixed_records
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
@@ -108,7 +108,8 @@ class Portfolio(Struct):
         while True:
             chosen = {name: self._best(name) for name in self.functions}
             worse = [name for name, best in chosen.items() if best is None or self._shortfalls(name, best)]
-            if worse and self._llvm_is_wanted and self._add(Candidate(DEFAULT, RESUMED)):
+            # Of machine IR, LLVM's is that of our text already.
+            if worse and self._llvm_is_wanted and self.given.ir and self._add(Candidate(DEFAULT, RESUMED)):
                 continue
             proved = {name: best for name, best in chosen.items() if best is not None}
             if len(proved) < len(self.functions):
@@ -353,13 +354,10 @@ class Portfolio(Struct):
         return True
 
     def _has_no_draft(self, candidate: Candidate) -> bool:
-        """Whether only the audit shows what the text is, so that it is costed with that: of LLVM's allocation of our
-        text, and of ours where LLVM's stands in for it in some functions.
+        """Whether only the audit shows what the text is, so that it is costed with that: of ours where LLVM's stands in
+        for it in some functions.
         """
-        runs = self.given.runs(candidate.plan)
-        if candidate.variant.waits_for_audit(runs):
-            return True
-        return candidate == Candidate(DEFAULT, OURS) and runs.draft(OURS) is None
+        return candidate == Candidate(DEFAULT, OURS) and self.given.runs(DEFAULT).draft(OURS) is None
 
     def _leave_out(self, candidate: Candidate, error: VeriloccError) -> None:
         self._failures[candidate] = error.what
@@ -368,10 +366,10 @@ class Portfolio(Struct):
 
     def _costs(self, candidate: Candidate) -> Costs | None:
         given, runs = self.given, self.given.runs(candidate.plan)
-        if not candidate.variant.is_ours:
+        if isinstance(candidate.variant, LlvmVariant):
             # Where one function calls another, LLVM's own compile knows more than one that is stopped in between.
-            one = len(self.functions) == 1 and candidate.plan == DEFAULT
-            return self.greedy if one else given.cost_of(runs.plain_text())
+            one = len(self.functions) == 1 and candidate == Candidate(DEFAULT, LLVM) and given.ir
+            return self.greedy if one else given.cost_of(candidate.variant.text(runs))
         if candidate.plan != DEFAULT and (runs is given.runs(DEFAULT) or not self._fits(candidate.plan)):
             return None
         text = runs.draft(candidate.variant)

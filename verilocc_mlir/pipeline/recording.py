@@ -79,10 +79,10 @@ class RecordedPhases(PhaseRunner):
 class RecordedRuns(Runs):
     """Runs of which it is kept what they were decided on."""
 
-    def _at_once(self, variant: Variant) -> Result | None:
+    def _at_once(self, variant: Variant, names: Collection[str] | None) -> Result | None:
         return None
 
-    def _plain_at_once(self, names: Collection[str] | None) -> Result | None:
+    def _llvms_at_once(self, text: str, names: Collection[str] | None) -> Result | None:
         return None
 
     def _runner(self, variant: Variant) -> PhaseRunner:

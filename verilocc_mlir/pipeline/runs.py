@@ -99,13 +99,9 @@ class Variant(Struct, frozen=True):
     def is_ours(self) -> bool:
         return self.allocators is not nobody
 
-    def waits_for_audit(self, runs: Runs) -> bool:
-        """Whether there is no draft: only the audit shows what its text is."""
-        return False
-
     def run(self, runs: Runs, names: Collection[str]) -> Result:
         """It with its audit, at least of the functions named."""
-        return runs.run(self)
+        return runs.run(self, names)
 
 
 class LlvmVariant(Variant, frozen=True):
@@ -113,21 +109,22 @@ class LlvmVariant(Variant, frozen=True):
 
     allocators: Choice = nobody
 
-    def waits_for_audit(self, runs: Runs) -> bool:
-        return not runs.ir
+    def text(self, runs: Runs) -> str:
+        """What it is, before anything is audited."""
+        return runs.plain_text() if runs.ir else runs.resumed_text()
 
     def run(self, runs: Runs, names: Collection[str]) -> Result:
-        return runs.plain(names) if runs.ir else runs.resumed()
+        return runs.plain(names) if runs.ir else runs.resumed(names)
 
 
 class ResumedVariant(LlvmVariant, frozen=True):
     """LLVM's allocation of the text that we allocate, phase by phase."""
 
-    def waits_for_audit(self, runs: Runs) -> bool:
-        return True
+    def text(self, runs: Runs) -> str:
+        return runs.resumed_text()
 
     def run(self, runs: Runs, names: Collection[str]) -> Result:
-        return runs.resumed()
+        return runs.resumed(names)
 
 
 OURS = Variant("as it comes")
@@ -162,12 +159,16 @@ class Runs(Struct):
     ir: str
     shared: Shared
     accepts: Accepts = only_proved
-    _before: dict[Variant, Result] = field(default_factory=dict[Variant, Result])
-    """After the phases before that of the vector registers: of all ours, and of LLVM's."""
+    _before: Result | None = None
+    """After the phases before that of the vector registers, of all ours."""
     _drafts: dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]] = field(
         default_factory=dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]]
     )
     _resumed: dict[str, str] = field(default_factory=dict[str, str])
+    _of_llvm: dict[tuple[str, frozenset[str] | None], Result] = field(
+        default_factory=dict[tuple[str, "frozenset[str] | None"], Result]
+    )
+    _resumed_phases: list[tuple[Phase, str, str]] = field(default_factory=list[tuple[Phase, str, str]])
     _lowered: set[str] = field(default_factory=set[str])
     """Texts before the vector phase that LLVM's passes between the phases changed."""
     _plain: list[tuple[Phase, str, str]] | None = None
@@ -178,20 +179,57 @@ class Runs(Struct):
 
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
-        whole = self._plain_at_once(names)
-        if whole is not None:
-            return whole
-        result, runner, phases = Result(), self._runner(LLVM), self._direct_phases()
-        for phase, before, after in phases:
-            result = result.with_phase(runner.audit_llvm(before, after, phase, "", names))
-        return self._judged(replace(result, text=phases[-1][2]))
+        return self._llvms(self.plain_text(), self._direct_phases, names)
 
-    def _plain_at_once(self, names: Collection[str] | None) -> Result | None:
+    def resumed(self, names: Collection[str] | None = None) -> Result:
+        """The same with LLVM's allocation of our text."""
+        phases = self._phases_resumed()
+        return self._llvms(phases[-1][2], lambda: phases, names)
+
+    def _llvms(
+        self, text: str, phases: Callable[[], Sequence[tuple[Phase, str, str]]], names: Collection[str] | None
+    ) -> Result:
+        """An allocation of LLVM's with its audit: all phases at once, and each alone where that proves not all."""
+        key = text, None if names is None else frozenset(names)
+        if key not in self._of_llvm:
+            whole = self._llvms_at_once(text, names)
+            self._of_llvm[key] = self._llvms_one_by_one(text, phases(), names) if whole is None else whole
+        return self._of_llvm[key]
+
+    def _llvms_one_by_one(
+        self, text: str, phases: Iterable[tuple[Phase, str, str]], names: Collection[str] | None
+    ) -> Result:
+        """The same with each phase audited alone."""
+        result, runner = Result(), self._runner(LLVM)
+        for phase, before, after in phases:
+            audited = runner.audit_llvm(before, after, phase, "", names)
+            result = result.with_phase(audited)
+            if not self._goes_on(result, audited):
+                return result
+        return self._judged(replace(result, text=text))
+
+    def _llvms_at_once(self, text: str, names: Collection[str] | None) -> Result | None:
         """The same in one audit a function; None where that proves not all of them."""
-        text = self.plain_text()
         between: list[Phase] = ["wwm"] if has_wwm_registers(text) else []
         reports = self._whole(LLVM).of_llvm(self.pre, text, ["sgpr", *between, "vgpr"], names)
         return None if reports is None else Result(text, reports)
+
+    def resumed_text(self) -> str:
+        """Our text with LLVM's allocation, after the last phase."""
+        return self._phases_resumed()[-1][2]
+
+    def _phases_resumed(self) -> Sequence[tuple[Phase, str, str]]:
+        """Name, text before and text after each phase of LLVM's allocation of our text."""
+        if not self._resumed_phases:
+            runner = self._runner(LLVM)
+            scalar = runner.of_llvm(self.pre, "sgpr")
+            entering = self._resume(scalar)
+            phases: list[tuple[Phase, str, str]] = [("sgpr", self.pre, scalar)]
+            if has_wwm_registers(entering):
+                whole_wave = self.work.compiler.wwm_phase(scalar)
+                phases.append(("wwm", whole_wave.before, whole_wave.after))
+            self._resumed_phases = [*phases, ("vgpr", entering, runner.of_llvm(entering, "vgpr"))]
+        return self._resumed_phases
 
     def plain_text(self) -> str:
         """What a plain compile of the IR has after its last phase; values share slots, as they do in its end."""
@@ -253,8 +291,9 @@ class Runs(Struct):
                 self._lowered.add(text)
         return self._resumed[scalar]
 
-    def run(self, variant: Variant) -> Result:
-        """All phases with a variant of ours; no text if what is not proved ends the run (``_goes_on``).
+    def run(self, variant: Variant, names: Collection[str] | None = None) -> Result:
+        """All phases with a variant of ours, audited at least for the functions named; no text if what is not proved
+        ends the run (``_goes_on``).
 
         Where ours has registers for every function, all phases are audited at once. Where that proves not all, each
         phase is audited alone; what is before the vector phase is then done once for all of ours: variants differ in
@@ -263,20 +302,16 @@ class Runs(Struct):
         Raises:
             ToolchainError: a tool failed. InputError: a text cannot be read.
         """
-        whole = self._at_once(variant)
-        return self._one_by_one(variant, OURS) if whole is None else whole
+        whole = self._at_once(variant, names)
+        return self._one_by_one(variant) if whole is None else whole
 
-    def resumed(self) -> Result:
-        """The same with LLVM's allocation of our text, each phase audited alone."""
-        return self._one_by_one(RESUMED, RESUMED)
-
-    def _one_by_one(self, variant: Variant, before: Variant) -> Result:
-        """Each phase audited alone: those before the vector registers as allocated by ``before``."""
-        if before not in self._before:
-            self._before[before] = self._before_vectors(before)
-        first = self._before[before]
+    def _one_by_one(self, variant: Variant) -> Result:
+        """Each phase audited alone."""
+        if self._before is None:
+            self._before = self._before_vectors()
+        first = self._before
         result = replace(first, text=None)
-        if first.text is None or not (variant == before or self.accepts(first.reports)):
+        if first.text is None or not (variant == OURS or self.accepts(first.reports)):
             return result
         try:
             _, vector = self._settled(variant, first.text, "vgpr")
@@ -289,7 +324,7 @@ class Runs(Struct):
             self._must_be_for_lack_of_proof(result)
         return result
 
-    def _at_once(self, variant: Variant) -> Result | None:
+    def _at_once(self, variant: Variant, names: Collection[str] | None) -> Result | None:
         """All phases in one audit a function; None where that is no way, is no gain, or proves not all of them."""
         try:
             text = self.draft(variant)
@@ -300,7 +335,7 @@ class Runs(Struct):
             return None
         entering = self._resume(scalar.after)
         _, vector = self._drafted(variant, entering, "vgpr")
-        reports = self._whole(variant).of_ours(scalar, vector, whole_wave=has_wwm_registers(entering))
+        reports = self._whole(variant).of_ours(scalar, vector, names, whole_wave=has_wwm_registers(entering))
         return None if reports is None else Result(vector.after, reports)
 
     def _whole(self, variant: Variant) -> WholeAudit:
@@ -312,11 +347,11 @@ class Runs(Struct):
             return result
         return replace(result, phases=self._whole(LLVM).judged(self.pre, result.text, result.phases))
 
-    def _before_vectors(self, variant: Variant) -> Result:
+    def _before_vectors(self) -> Result:
         """The phases before that of the vector registers; the text as it enters that one."""
         result = Result()
         try:
-            runner, scalar = self._settled(variant, self.pre, "sgpr")
+            runner, scalar = self._settled(OURS, self.pre, "sgpr")
             result = result.with_phase(scalar)
             if not self._goes_on(result, scalar) or scalar.text is None:
                 return result
@@ -401,7 +436,7 @@ class Runs(Struct):
 
     def _with_llvms(self, ours: Result) -> Result:
         best, note = ours, self.work.events.note
-        for whose, allocate in self._llvms():
+        for whose, allocate in self._allocations_of_llvm():
             missing = [name for name in self._names if not best.is_proved(name)]
             if not missing:
                 break
@@ -418,9 +453,9 @@ class Runs(Struct):
                 note(f"LLVM's allocation{of} is that {whose}: of the text that was resumed none is proved")
         return best
 
-    def _llvms(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
+    def _allocations_of_llvm(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
         """LLVM's allocations, the better one first, each with a name for it; the functions asked for are audited."""
-        from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.resumed())
+        from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", self.resumed)
         return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
     def _mixed(self, ours: Result, llvms: Result, taken: Sequence[str]) -> Result | None:

@@ -52,18 +52,23 @@ class WholeAudit(Struct):
     known: dict[tuple[str, str, str], tuple[FunctionAudit, float]]
     known_after: tuple[str, MirFile] | None = None
 
-    def of_ours(self, scalar: Draft, vector: Draft, *, whole_wave: bool) -> Reports | None:
-        """Our allocation of the scalar and of the vector phase; None where not every function is proved.
+    def of_ours(
+        self, scalar: Draft, vector: Draft, names: Collection[str] | None, *, whole_wave: bool
+    ) -> Reports | None:
+        """Our allocation of the scalar and of the vector phase, of the functions named, of all where none is; None
+        where not each of them is proved.
 
         Args:
             whole_wave: LLVM's whole-wave phase is between them.
         """
-        audits = self.audits(scalar.before, vector.after)
+        audits = self.audits(scalar.before, vector.after, names)
         if not _all_proved(audits):
             return None
         reports: dict[str, Sequence[PhaseReport]] = {}
         for first, last in zip(scalar.functions, vector.functions, strict=True):
             name = first.before.name
+            if name not in audits:
+                continue
             verdict, seconds = audits[name]
             middle = [_by_llvm("wwm", _ELSEWHERE, self._attempts(WWM_REASON), WWM_REASON)] if whole_wave else []
             spent = last.events.seconds
@@ -107,15 +112,17 @@ class WholeAudit(Struct):
     def judged(self, before: str, after: str, reports: Reports) -> Reports:
         """The reports of phases audited alone; functions that they prove and that are refuted at once are refuted."""
         proved = [name for name, of in reports.items() if all(r.outcome is Outcome.PROVED for r in of)]
-        audits = self.audits(before, after, proved) if proved else {}
+        audits = self.audits(before, after, proved, to_the_end=True) if proved else {}
         refuted = {name: a for name, (a, _) in audits.items() if a.outcome is Outcome.REFUTED}
         return {
             name: [*of[:-1], _refuted(of[-1], refuted[name])] if name in refuted else of for name, of in reports.items()
         }
 
-    def audits(self, before: str, after: str, names: Collection[str] | None = None) -> Audits:
-        """The audit of each function named and its CPU seconds, by name; up to the first that is not proved where none
-        is named.
+    def audits(
+        self, before: str, after: str, names: Collection[str] | None = None, *, to_the_end: bool = False
+    ) -> Audits:
+        """The audit of each function named, of all where none is, and its CPU seconds, by name; up to the first that is
+        not proved, or ``to_the_end``.
         """
         work = self.work
         with work.events.measure("parse"):
@@ -134,7 +141,7 @@ class WholeAudit(Struct):
                 work.events.tell(*events.told)
                 self.known[key] = audit, events.seconds["audit"]
             audits[function.name] = self.known[key]
-            if names is None and audits[function.name][0].outcome is not Outcome.PROVED:
+            if not to_the_end and audits[function.name][0].outcome is not Outcome.PROVED:
                 break
         return audits
 
