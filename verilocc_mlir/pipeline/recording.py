@@ -25,6 +25,7 @@ from verilocc_mlir.pipeline.attempt import AttemptLimits, Start
 from verilocc_mlir.pipeline.events import Assembled, Decided, Event, Events
 from verilocc_mlir.pipeline.phase import Draft, Function, PhaseRunner
 from verilocc_mlir.pipeline.runs import Result, Runs, Variant
+from verilocc_mlir.pipeline.whole import Reports
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase
 from verilocc_mlir.results.page import Action, CostRow, PageInput, PhaseRecord
@@ -82,8 +83,8 @@ class RecordedRuns(Runs):
     def _at_once(self, variant: Variant, names: Collection[str] | None) -> Result | None:
         return None
 
-    def _llvms_at_once(self, text: str, names: Collection[str] | None) -> Result | None:
-        return None
+    def _llvms_at_once(self, text: str, names: Collection[str]) -> Reports:
+        return {}
 
     def _runner(self, variant: Variant) -> PhaseRunner:
         return RecordedPhases(self._work(variant), self._limited(variant.spills), self.shared)

@@ -20,7 +20,7 @@ from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import Draft, PhaseResult, PhaseRunner, Shared, in_shared_slots, with_functions
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
+from verilocc_mlir.pipeline.whole import WWM_REASON, Reports, WholeAudit
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -165,8 +165,8 @@ class Runs(Struct):
         default_factory=dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]]
     )
     _resumed: dict[str, str] = field(default_factory=dict[str, str])
-    _of_llvm: dict[tuple[str, frozenset[str] | None], Result] = field(
-        default_factory=dict[tuple[str, "frozenset[str] | None"], Result]
+    _of_llvm: dict[tuple[str, tuple[str, ...]], Result] = field(
+        default_factory=dict[tuple[str, "tuple[str, ...]"], Result]
     )
     _resumed_phases: list[tuple[Phase, str, str]] = field(default_factory=list[tuple[Phase, str, str]])
     _lowered: set[str] = field(default_factory=set[str])
@@ -189,16 +189,20 @@ class Runs(Struct):
     def _llvms(
         self, text: str, phases: Callable[[], Sequence[tuple[Phase, str, str]]], names: Collection[str] | None
     ) -> Result:
-        """An allocation of LLVM's with its audit: all phases at once, and each alone where that proves not all."""
-        key = text, None if names is None else frozenset(names)
+        """An allocation of LLVM's with its audit: all phases of a function at once, and each alone where that neither
+        proves nor refutes it.
+        """
+        wanted = [name for name in self._names if names is None or name in names]
+        key = text, tuple(wanted)
         if key not in self._of_llvm:
-            whole = self._llvms_at_once(text, names)
-            self._of_llvm[key] = self._llvms_one_by_one(text, phases(), names) if whole is None else whole
+            reports = self._llvms_at_once(text, wanted)
+            left = [name for name in wanted if name not in reports]
+            rest = self._llvms_one_by_one(text, phases(), left) if left else Result(text)
+            kept = text if any(map(only_proved, reports.values())) else rest.text
+            self._of_llvm[key] = replace(rest, text=kept, phases={**reports, **rest.phases})
         return self._of_llvm[key]
 
-    def _llvms_one_by_one(
-        self, text: str, phases: Iterable[tuple[Phase, str, str]], names: Collection[str] | None
-    ) -> Result:
+    def _llvms_one_by_one(self, text: str, phases: Iterable[tuple[Phase, str, str]], names: Collection[str]) -> Result:
         """The same with each phase audited alone."""
         result, runner = Result(), self._runner(LLVM)
         for phase, before, after in phases:
@@ -208,11 +212,10 @@ class Runs(Struct):
                 return result
         return self._judged(replace(result, text=text))
 
-    def _llvms_at_once(self, text: str, names: Collection[str] | None) -> Result | None:
-        """The same in one audit a function; None where that proves not all of them."""
+    def _llvms_at_once(self, text: str, names: Collection[str]) -> Reports:
+        """The functions that one audit proves or refutes."""
         between: list[Phase] = ["wwm"] if has_wwm_registers(text) else []
-        reports = self._whole(LLVM).of_llvm(self.pre, text, ["sgpr", *between, "vgpr"], names)
-        return None if reports is None else Result(text, reports)
+        return self._whole(LLVM).of_llvm(self.pre, text, ["sgpr", *between, "vgpr"], names)
 
     def resumed_text(self) -> str:
         """Our text with LLVM's allocation, after the last phase."""

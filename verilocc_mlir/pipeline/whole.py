@@ -91,13 +91,9 @@ class WholeAudit(Struct):
             ]  # fmt: skip
         return reports
 
-    def of_llvm(
-        self, before: str, after: str, phases: Sequence[Phase], names: Collection[str] | None
-    ) -> Reports | None:
-        """LLVM's allocation in ``phases``, of the functions named; None where not each of them is proved."""
-        audits = self.audits(before, after, names)
-        if not _all_proved(audits):
-            return None
+    def of_llvm(self, before: str, after: str, phases: Sequence[Phase], names: Collection[str]) -> Reports:
+        """LLVM's allocation in ``phases``, of those of the functions named that are proved or refuted."""
+        audits = self.audits(before, after, names, to_the_end=True)
         scalar, *middle, last = phases
         lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after).functions}
         return {
@@ -107,6 +103,7 @@ class WholeAudit(Struct):
                 replace(_by_llvm(last, audit_verdict(a)), moves=moves_of(a), seconds={"audit": seconds}),
             ]
             for name, (a, seconds) in audits.items()
+            if a.outcome in (Outcome.PROVED, Outcome.REFUTED)
         }
 
     def judged(self, before: str, after: str, reports: Reports) -> Reports:
