@@ -165,7 +165,8 @@ class Portfolio(Struct):
             self._add(Candidate(DEFAULT, LLVM))
         if settings.effort is Effort.FAST and self._is_large:
             return
-        self._add_plans(self._ordered_plans())
+        if first.plan.of is None:
+            self._add_plans(self._ordered_plans())
         if settings.effort.is_quick:
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
@@ -223,7 +224,7 @@ class Portfolio(Struct):
         given, plans = self.given, (DEFAULT,)
         try:
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
-                plans = first_plans(given)
+                plans = first_plans(given, ordered=given.work.settings.effort.is_quick)
         except VeriloccError as error:
             _raise_if_killed(error)
         yield from (Candidate(plan, OURS) for plan in plans)
@@ -534,7 +535,7 @@ class Portfolio(Struct):
             self._tell(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
             self._tell("what is spilled is loaded beside its use: loaded ahead, it stands worse")
-        if self._first != DEFAULT and self._first in {c.plan for c in chosen.values()}:
+        if self._first != DEFAULT and self._first.of is None and self._first in {c.plan for c in chosen.values()}:
             too_many = self.given.too_many
             self._tell(
                 f"the plan {self._first.name} was tried before the default one: it needs"
