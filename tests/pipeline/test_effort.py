@@ -37,6 +37,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.compile_document import schema
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.staged import StagedCompiler
 
 # What is compiled for several tests is compiled once.
 ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
@@ -652,12 +653,22 @@ def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
     assert function.resources.vgpr_spills == 0 < (function.greedy.vgpr_spills or 0)
 
 
-def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved_is_taken() -> None:
+def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    to_pre_ra, texts = StagedCompiler.to_pre_ra, count()
+
+    def counted(self: StagedCompiler, ir: str) -> str:
+        next(texts)
+        return to_pre_ra(self, ir)
+
+    monkeypatch.setattr(StagedCompiler, "to_pre_ra", counted)
     ir = pressed(16).encode()
     settings = Settings("gfx1100", effort=Effort.BALANCED)
     brief = compile_module(ir, "k.ll", replace(settings, seconds=0.001))
     assert brief.report.outcome is Outcome.PROVED
     assert brief.report.notes.count(portfolio.OVER) == 1
+    assert next(texts) == 1  # LLVM makes the text of no plan.
     at_leisure = compile_module(ir, "k.ll", replace(settings, seconds=10_000))
     assert portfolio.OVER not in at_leisure.report.notes
     assert at_leisure.report.outcome is Outcome.PROVED

@@ -9,7 +9,7 @@ from builders import kernel, loads, stores
 
 from verilocc_mlir.cli.output import Progress
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.events import Assembled, Begun, Decided, Event, Events, Note, Spent, Tried
+from verilocc_mlir.pipeline.events import Assembled, Begun, Budget, Decided, Event, Events, Note, Spent, Tried
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Emit, Settings
 
@@ -28,6 +28,15 @@ def test_seconds_are_added_by_step_and_tools_come_last() -> None:
     events = Events()
     events.tell(Spent("pre-ra", 2.0, by_tool=True), Spent("audit", 1.0), Spent("audit", 0.5), Spent("pre-ra", 4.0))
     assert list(events.seconds.items()) == [("audit", 1.5), ("pre-ra", 6.0)]
+
+
+def test_what_a_tool_took_is_of_the_budget() -> None:
+    budget, endless = Budget(1000.0), Budget()
+    assert not budget.is_over
+    for each in (budget, endless):
+        each.take(1001.0)
+    assert budget.is_over
+    assert not endless.is_over
 
 
 def test_the_rest_is_without_what_was_measured_meanwhile() -> None:
