@@ -357,7 +357,7 @@ def first_plans(given: Planned, *, ordered: bool = False) -> tuple[Plan, ...]:
     vector registers of; the default plan is the last.
 
     Args:
-        ordered: its text in an order of our own comes first, where it needs nearly as few registers as any.
+        ordered: its text in an order of our own comes first, where there are enough registers at every point so.
 
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
@@ -368,20 +368,9 @@ def first_plans(given: Planned, *, ordered: bool = False) -> tuple[Plan, ...]:
     others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
     # Whole vectors come after the others: what LLVM then moves to AGPRs counts as spilled.
     whole = given.plans((WHOLE_PHIS,)) if _WIDE_PHI.search(given.ir) else []
-    best = tightest(given.too_many(DEFAULT), others)
-    least = min([given.too_many(DEFAULT), *others.values()])
-    return (*(_in_our_order(given, NEARLY * least) if ordered else ()), *best, *whole, DEFAULT)
-
-
-def _in_our_order(given: Planned, most: float) -> Iterable[Plan]:
-    """The default plan's text in an order of our own, if that is less short of registers and needs at most so many
-    beyond the files.
-    """
-    for plan in given.plans(plan for plan in ORDERED if plan.of == DEFAULT):
-        early = given.early(plan)
-        is_worth_a_try = sum(e.strain for e in early) <= LESS * sum(e.given for e in early)
-        if is_worth_a_try and given.too_many(plan) <= most:
-            yield plan
+    ours = given.plans(plan for plan in ORDERED if plan.of == DEFAULT) if ordered else ()
+    fitting = (plan for plan in ours if not any(early.strain for early in given.early(plan)))
+    return (*fitting, *tightest(given.too_many(DEFAULT), others), *whole, DEFAULT)
 
 
 def tightest(default: int, others: Mapping[Plan, int]) -> tuple[Plan, ...]:

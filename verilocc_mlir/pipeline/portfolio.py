@@ -126,9 +126,9 @@ class Portfolio(Struct):
     @property
     def unproved(self) -> Collection[str]:
         """Functions that no audited candidate proves; where each of them is proved in some, those that one does not."""
-        audited = [result for result in self._results.values() if result.phases]
-        refused = {name: [result.has_refused(name) for result in audited] for name in self.functions}
-        return [n for n in refused if audited and all(refused[n])] or [n for n in refused if any(refused[n])]
+        results = self._results.values()
+        refused = {name: [r.has_refused(name) for r in results if name in r.phases] for name in self.functions}
+        return [n for n in refused if refused[n] and all(refused[n])] or [n for n in refused if any(refused[n])]
 
     def refuse(self, kept: Kept, error: ToolchainError) -> bool:
         """Take back what was kept, which LLVM does not finish: what the default plan does not come to first, then all
@@ -153,7 +153,9 @@ class Portfolio(Struct):
         if settings.plan:
             self._add_only(settings.plan)
             return
-        first = next((c for c in self._first_candidates() if self._add(c)), ours)
+        # An order of our own comes first for what needs no spill code in it.
+        tried = (c for c in self._first_candidates() if self._add(c))
+        first = next((c for c in tried if c.plan.of is None or not self._saves(c)), ours)
         self._first = first.plan
         if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
