@@ -47,6 +47,7 @@ class Both:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
         is_last: all registers are allocated in Q, and what the function must restore is saved.
+        saved_later: it is saved behind the phase, and slots of scalars become lanes.
         is_entry: nobody calls the function.
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
@@ -68,6 +69,7 @@ class Both:
     fixed: frozenset[int]
     reserved_after: frozenset[int]
     is_last: bool
+    saved_later: bool
     is_entry: bool
     restored: frozenset[int]
     named_after: frozenset[int]

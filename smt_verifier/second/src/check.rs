@@ -284,26 +284,28 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none
-/// reads, for lanes that scalars are still to be spilled to.
+/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what LLVM keeps, for
+/// EXEC and for long branches.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
-    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
-    let pointer = registers_in(q, "stackPtrOffsetReg");
-    let pointer: Set<u32> =
-        pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
+    let units = |key: &str| -> Set<u32> {
+        let names = registers_in(q, key);
+        names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
+    };
     let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
     let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
-    let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
-    let read = || q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
-    let read: Set<u32> = if spills { read().map(|lane| lane.a).collect() } else { Set::default() };
-    let asked = [("frameOffsetReg", framed, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
-    for (key, _, named) in asked.into_iter().filter(|(_, taken, _)| *taken) {
-        let names = registers_in(q, key);
-        let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
-        let free = units.all(|unit| key != "frameOffsetReg" && pointer.contains(unit) || !named.contains(unit));
-        ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
-    }
+    let frame = if framed { units("frameOffsetReg") } else { Set::default() };
+    ensure!(
+        frame.is_disjoint(&context.touched_after),
+        "reserved-register",
+        "",
+        "the frame pointer is named, which LLVM takes"
+    );
+    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
+    let pointer = units("stackPtrOffsetReg");
+    let kept: Set<u32> = &(&units("sgprForEXECCopy") | &units("longBranchReservedReg")) - &pointer;
+    let mut read = q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
+    ensure!(read.all(|lane| !kept.contains(&lane.a)), "reserved-register", "", "a register is read that LLVM keeps");
     Ok(())
 }
 
@@ -1042,12 +1044,12 @@ impl<'a> Walk<'a> {
         self.move_frame(q, &written);
     }
 
-    /// A write of the stack pointer and the like moves all vector slots (spec 6).
+    /// A write of the stack pointer and the like moves all slots that do not become lanes (spec 6).
     fn move_frame(&mut self, i: &Instruction, written: &[Lane]) {
         let moves = written.iter().any(|lane| lane.of == Of::Unit && self.context.frame_units.contains(&lane.a));
         if moves && !i.has("frame-adjust") && !i.has("call") {
             let everyone = self.state.select(|_| true);
-            let [places, names] = self.state.in_memory();
+            let [places, names] = self.state.in_memory(!self.context.saved_later);
             places.into_iter().for_each(|place| self.state.spoil(place, &everyone));
             names.into_iter().for_each(|name| self.state.forget(name, &everyone));
         }
