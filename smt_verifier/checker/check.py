@@ -135,7 +135,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
     if returns and not (is_entry or bounds.callee_saved):
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
-    check_taken(p, q, lanes[1], is_entry=is_entry)
+    check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)

@@ -12,6 +12,7 @@ from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Kind
+from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Processor, Tables
 from smt_verifier.checker.threads import writes_exec
@@ -63,24 +64,34 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "a function that calls has more slots, and hasCalls is not true")
 
 
-def check_taken(p: Function, q: Function, lanes: Lanes, *, is_entry: bool) -> None:
+def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls. None reads what LLVM
-    keeps: for EXEC, of which it makes lanes, and which it moves where an operand is that very register; for long
-    branches.
+    function, for a further stack object, or a vector register that is saved where there are calls. None reads what is
+    kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
+    LLVM moves it, wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
     framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
-    own = " ".join(q.fields.get(_INFO + name, "") for name in ("sgprForEXECCopy", "longBranchReservedReg"))
+    if not lanes.named.isdisjoint(units_named(lanes, frame)):
+        raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
+    spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
+    names = [q.fields.get(_INFO + name, "") for name in ("sgprForEXECCopy", "longBranchReservedReg")]
     # Where few registers are left, the first has that of the stack pointer, which all spill code names, in it.
-    kept = units_named(lanes, own) - units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
-    code = [i for block in q.blocks for i in block.instructions] if kept else []
-    read = {k for i in code for o in i.operands if o.reads for k in lanes.keys(o, i)}
-    if not (lanes.named.isdisjoint(units_named(lanes, frame)) and kept.isdisjoint(read)):
-        raise Refused("reserved-register", f"{frame} is named, which LLVM takes, or read what it keeps: {own}")
+    pointer = units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
+    mask, branches = (units_named(lanes, name) - pointer for name in names)
+    for i in [i for block in q.blocks for i in block.instructions if mask or branches]:
+        opcode = lanes.tables.opcode(i.opcode)
+        restores = not spills and opcode is not None and writes_exec(i, opcode)
+        for o in i.operands:
+            units = frozenset(lanes.keys(o, i)) if o.reads or (o.is_def and "dead" not in o.flags) else frozenset[int]()
+            whole = f"'${o.register}'" == names[0] and (restores or not o.reads)
+            if not (whole or units.isdisjoint(mask)) or (o.reads and not units.isdisjoint(branches)):
+                raise Refused("reserved-register", f"{i.opcode} names what LLVM keeps for itself", f"line {i.line}")
+    if any(not mask.isdisjoint(declared_units(lanes, number)) for number in range(len(q.blocks)) if mask):
+        raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
 def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:

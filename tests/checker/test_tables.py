@@ -159,7 +159,7 @@ def test_traits_of_every_opcode_are_the_reviewed_lists(every: int) -> None:
         assert ("no-code" in traits) is (name in opcode_facts.NO_CODE), name
         assert ("debug" in traits) is (name in opcode_facts.DEBUG), name
         assert ("asm" in traits) is (name in opcode_facts.INLINE_ASSEMBLY), name
-        assert ("copy" in traits, "wwm-copy" in traits) == (name == "COPY", name == "WWM_COPY"), name
+        assert ("copy" in traits) is (name == "COPY"), name
         lane_moves = (opcode_facts.LANE_SAVE, opcode_facts.LANE_RESTORE)
         assert ("lane-save" in traits, "lane-restore" in traits) == tuple(name == m for m in lane_moves), name
         assert (opcode.value("canon") or name) == known.canonical, name

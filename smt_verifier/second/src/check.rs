@@ -284,8 +284,8 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what LLVM keeps, for
-/// EXEC and for long branches.
+/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what is kept for
+/// long branches; nor what keeps EXEC, but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
     let units = |key: &str| -> Set<u32> {
@@ -294,18 +294,29 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     };
     let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
     let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
-    let frame = if framed { units("frameOffsetReg") } else { Set::default() };
-    ensure!(
-        frame.is_disjoint(&context.touched_after),
-        "reserved-register",
-        "",
-        "the frame pointer is named, which LLVM takes"
-    );
+    let is_free = !framed || units("frameOffsetReg").is_disjoint(&context.touched_after);
+    ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = units("stackPtrOffsetReg");
-    let kept: Set<u32> = &(&units("sgprForEXECCopy") | &units("longBranchReservedReg")) - &pointer;
-    let mut read = q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
-    ensure!(read.all(|lane| !kept.contains(&lane.a)), "reserved-register", "", "a register is read that LLVM keeps");
+    let [mask, branches] = ["sgprForEXECCopy", "longBranchReservedReg"].map(|key| &units(key) - &pointer);
+    let keeps = registers_in(q, "sgprForEXECCopy");
+    let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
+    for i in q.instructions() {
+        for o in i.operands.iter().filter(|o| o.reads() || o.is_def() && !o.is(DEAD)) {
+            let meets = |units: &Set<u32>| o.lanes.iter().any(|lane| lane.of == Of::Unit && units.contains(&lane.a));
+            let restores = !o.reads() || !spills && behind::writes_exec(i);
+            let whole = restores && keeps.iter().any(|name| o.names(name));
+            let named = meets(&mask) && !whole || o.reads() && meets(&branches);
+            ensure!(!named, "reserved-register", i, "it names what LLVM keeps for itself");
+        }
+    }
+    let mut live = q.blocks.iter().flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
+    ensure!(
+        live.all(|unit| !mask.contains(unit)),
+        "reserved-register",
+        "",
+        "what keeps EXEC is live at a block's entry"
+    );
     Ok(())
 }
 
@@ -1205,7 +1216,7 @@ pub fn is_reload(i: &Instruction) -> bool {
 
 /// Its opcode is one that may stand alone and move something (spec 7), or has no code.
 pub fn is_moving(i: &Instruction) -> bool {
-    let words = ["copy", "wwm-copy", "no-code", "lane-save", "lane-restore"];
+    let words = ["copy", "no-code", "lane-save", "lane-restore"];
     words.iter().any(|word| i.has(word)) || i.spill().is_some()
 }
 
