@@ -159,7 +159,6 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         _fixed(lanes[0], moves[0]),
         reserved,
         is_last,
-        saved_later,
         is_entry,
         restored,
         lanes[1].named,

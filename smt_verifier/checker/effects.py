@@ -46,8 +46,8 @@ class Both:
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
-        is_last: all registers are allocated in Q, and what the function must restore is saved.
-        saved_later: it is saved behind the phase, and slots of scalars become lanes.
+        is_last: all registers are allocated in Q, and LLVM saves nothing more that the function must
+            restore, nor makes slots of scalars lanes.
         is_entry: nobody calls the function.
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
@@ -69,7 +69,6 @@ class Both:
     fixed: frozenset[int]
     reserved_after: frozenset[int]
     is_last: bool
-    saved_later: bool
     is_entry: bool
     restored: frozenset[int]
     named_after: frozenset[int]

@@ -506,9 +506,9 @@ class Execution(Effects):
                 lose(key, ())
 
     def _is_in_memory(self, key: Key, *, after: bool) -> bool:
-        """Whether it is of a slot, of a scalar too where that does not become a lane."""
+        """Whether it is of a slot; of a scalar's only where that does not become a lane any more."""
         is_slot = isinstance(key, int) and key >= SLOT
-        return is_slot and not (self.both.saved_later and not self.both.is_vector(key, after=after))
+        return is_slot and (self.both.is_last or self.both.is_vector(key, after=after))
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:

@@ -180,6 +180,10 @@ def refuses(before: Function, after: Function) -> bool:
 
 
 STRICTER = {
+    "added_whole_wave_copy_of_scalar",
+    "added_wwm_copy_implicit_def",
+    "lanes_whole_wave_copy_in_a_callee",
+    "registers_whole_wave_copy_without_code",
     "header_slot_of_the_scavenger",
     "registers_banks_of_a_paired_move",
     "registers_d16_load_keeps_the_lower_half",

@@ -301,15 +301,19 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     let [mask, branches] = ["sgprForEXECCopy", "longBranchReservedReg"].map(|key| &units(key) - &pointer);
     let keeps = registers_in(q, "sgprForEXECCopy");
     let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
+    let (mut restored, mut in_parts) = (false, false);
     for i in q.instructions() {
-        for o in i.operands.iter().filter(|o| o.reads() || o.is_def() && !o.is(DEAD)) {
+        for o in i.operands.iter().filter(|o| o.reads() || o.is_def()) {
             let meets = |units: &Set<u32>| o.lanes.iter().any(|lane| lane.of == Of::Unit && units.contains(&lane.a));
-            let restores = !o.reads() || !spills && behind::writes_exec(i);
-            let whole = restores && keeps.iter().any(|name| o.names(name));
-            let named = meets(&mask) && !whole || o.reads() && meets(&branches);
-            ensure!(!named, "reserved-register", i, "it names what LLVM keeps for itself");
+            let whole = keeps.iter().any(|name| o.names(name));
+            let restores = whole && !spills && behind::writes_exec(i);
+            let read = o.reads() && (meets(&branches) || meets(&mask) && !restores);
+            ensure!(!read, "reserved-register", i, "it reads what LLVM keeps for itself");
+            restored |= o.reads() && meets(&mask);
+            in_parts |= o.is_def() && meets(&mask) && !whole;
         }
     }
+    ensure!(!(restored && in_parts), "reserved-register", "", "what keeps EXEC is written in parts");
     let mut live = q.blocks.iter().flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
     ensure!(
         live.all(|unit| !mask.contains(unit)),
@@ -1060,7 +1064,7 @@ impl<'a> Walk<'a> {
         let moves = written.iter().any(|lane| lane.of == Of::Unit && self.context.frame_units.contains(&lane.a));
         if moves && !i.has("frame-adjust") && !i.has("call") {
             let everyone = self.state.select(|_| true);
-            let [places, names] = self.state.in_memory(!self.context.saved_later);
+            let [places, names] = self.state.in_memory(self.is_last());
             places.into_iter().for_each(|place| self.state.spoil(place, &everyone));
             names.into_iter().for_each(|name| self.state.forget(name, &everyone));
         }
