@@ -51,7 +51,7 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
     if is_entry != enters:
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
-    places = {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)}
+    places: dict[str, tuple[str, ...]] = {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)}
     if not is_entry:
         given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
         places |= {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given}
