@@ -286,7 +286,8 @@ fn what_p_overwrites_before_it_reads_it_q_may_overwrite_too() {
 /// A function that is called.
 fn callee(classes: &[&str], code: &[&str]) -> String {
     let body = block("$vgpr0, $sgpr30_sgpr31", code).replace("S_ENDPGM 0", "SI_RETURN");
-    text(classes, &[], &body).replace("amdgpu_kernel ", "").replace("isEntryFunction: true", "isEntryFunction: false")
+    let text = text(classes, &[], &body).replace("$sgpr96_sgpr97_sgpr98_sgpr99", "$private_rsrc_reg");
+    text.replace("amdgpu_kernel ", "").replace("isEntryFunction: true", "isEntryFunction: false")
 }
 
 #[test]
