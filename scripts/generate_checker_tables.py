@@ -64,7 +64,7 @@ _FILE_MARKS = {
 """Marks of the numbered files, as those of the special registers."""
 
 NAMED = {
-    "COPY": ("copy",), "WWM_COPY": ("wwm-copy",), opcode_facts.LANE_SAVE: ("lane-save",),
+    "COPY": ("copy",), opcode_facts.LANE_SAVE: ("lane-save",),
     opcode_facts.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
     "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
     "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
@@ -78,9 +78,10 @@ _IN_PARTS = frozenset({"V_MOV_B64_PSEUDO", "V_MOV_B64_DPP_PSEUDO"})
 not say so (SIInstrInfo::expandPostRAPseudo)."""
 _PAIRED = "V_DUAL_"
 """Made behind allocation; which banks its registers must be of, no table says (GCNCreateVOPD.cpp)."""
-_IN_SSA = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_TO_REG"})
-"""Made into copies before allocation; behind it LLVM knows no such instruction, or moves a part of what it says to
-define (ExpandPostRAPseudos.cpp, LowerSubregToReg)."""
+_COPIED = frozenset({"EXTRACT_SUBREG", "INSERT_SUBREG", "REG_SEQUENCE", "SUBREG_TO_REG", "WWM_COPY"})
+"""Made into copies before allocation, or in the phase for whole waves (SILowerWWMCopies); behind that LLVM knows no
+such instruction, prints nothing for it, or moves a part of what it says to define (ExpandPostRAPseudos.cpp,
+LowerSubregToReg)."""
 _NOT_SAID = re.compile(
     r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
     r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|V_PK_FMAC_F16_\w+|V_CVT_PKACCUM_U8_F32_\w+|V_INTERP_P2_F32_e64"
@@ -418,7 +419,7 @@ class _Instructions:
 
 
 def _is_followed(name: str) -> bool:
-    return not (name.startswith(_PAIRED) or name in _IN_SSA or _NOT_SAID.match(name) or _WHOLE_WAVES.match(name))
+    return not (name.startswith(_PAIRED) or name in _COPIED or _NOT_SAID.match(name) or _WHOLE_WAVES.match(name))
 
 
 def described(name: str, processor: str = MODES[0]) -> InstructionDescription:

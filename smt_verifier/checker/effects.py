@@ -46,7 +46,8 @@ class Both:
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
-        is_last: all registers are allocated in Q, and what the function must restore is saved.
+        is_last: all registers are allocated in Q, and LLVM saves nothing more that the function must
+            restore, nor makes slots of scalars lanes.
         is_entry: nobody calls the function.
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.

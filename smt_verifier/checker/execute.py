@@ -496,17 +496,19 @@ class Execution(Effects):
         lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
         if bases.isdisjoint(lanes.operand_keys(written).defined):
             return
-        for part in [c.part for c in self.state.classes]:
-            for place in [p for p in part.holds if self._is_vector_slot(p, after=True)]:
-                part.write(place, NONE)
-            for name in [n for n in (*part.where, *part.undefined) if self._is_vector_slot(n, after=False)]:
-                part.forget(name)
+        for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
+            for place in [p for p in part.holds if self._is_in_memory(p, after=True)]:
+                self.spoil(place, self.state.classes)
+            for name in [n for n in (*part.where, *part.undefined) if self._is_in_memory(n, after=False)]:
+                self.renew(name, self.state.classes)
         for registry, lose in ((self.state.cells, self.spoil), (self.state.name_cells, self.renew)):
             for key in [k for slot, cells in registry.items() if isinstance(slot, int) and slot >= SLOT for k in cells]:
                 lose(key, ())
 
-    def _is_vector_slot(self, key: Key, *, after: bool) -> bool:
-        return isinstance(key, int) and key >= SLOT and self.both.is_vector(key, after=after)
+    def _is_in_memory(self, key: Key, *, after: bool) -> bool:
+        """Whether it is of a slot; of a scalar's only where that does not become a lane any more."""
+        is_slot = isinstance(key, int) and key >= SLOT
+        return is_slot and (self.both.is_last or self.both.is_vector(key, after=after))
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:

@@ -40,7 +40,7 @@ def frame_units(lanes: Lanes) -> frozenset[int]:
 
 
 def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> None:
-    """LLVM lays out the slots that Q adds as the header says: it says what LLVM's would (13.1).
+    """LLVM lays out what Q adds to the frame, saved registers too, as the header says: what LLVM's would (13.1).
 
     Raises:
         Refused: it does not.
@@ -48,40 +48,54 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
     is_entry, enters = p.fields.get(_INFO + "isEntryFunction", "false") == "true", convention in _ENTRIES
     if not enters and any(name == "scc" for block in q.blocks[:1] for name, _ in block.liveins):
         raise Refused("header", "LLVM's prologue may overwrite SCC, which the first block declares")
-    if len(q.stack) == len(p.stack) and enters >= is_entry:
-        return
     if is_entry != enters:
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
-    if is_entry:
-        return
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
-    places = {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": (descriptor, "'$private_rsrc_reg'", _ABSENT)}
+    places: dict[str, tuple[str, ...]] = {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)}
+    if not is_entry:
+        given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
+        places |= {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given}
     if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _ABSENT) not in of]:
-        raise Refused("header", f"{wrong[0]} is not the register in which a called function is given it")
+        raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
     code = [tables.opcode(i.opcode) for block in q.blocks for i in block.instructions]
-    calls = any(opcode is not None and "call" in opcode.traits for opcode in code)
+    more, traits = len(q.stack) > len(p.stack), [o.traits for o in code if o is not None]
+    calls = any("call" in of and (more or not (is_entry or "returns" in of)) for of in traits)
     if calls and q.fields.get("frameInfo.hasCalls") != "true":
-        raise Refused("header", "a function that calls has more slots, and hasCalls is not true")
+        raise Refused("header", "it calls, and hasCalls is not true")
 
 
 def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC,
-    which none reads, for lanes that scalars are still to be spilled to.
+    function, for a further stack object, or a vector register that is saved where there are calls. None reads what is
+    kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
+    LLVM moves it, wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
     framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
+    if not lanes.named.isdisjoint(units_named(lanes, frame)):
+        raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
-    mask = q.fields.get(_INFO + "sgprForEXECCopy", "") if spills else ""
-    # Where few registers are left, the latter has that of the stack pointer, which all spill code names, in it.
-    kept = units_named(lanes, mask) - units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
-    code = [i for block in q.blocks for i in block.instructions] if kept else []
-    read = {k for i in code for o in i.operands if o.reads for k in lanes.keys(o, i)}
-    if not (lanes.named.isdisjoint(units_named(lanes, frame)) and kept.isdisjoint(read)):
-        raise Refused("reserved-register", f"{frame} or {mask} is named, which LLVM takes")
+    names = [q.fields.get(_INFO + name, "") for name in ("sgprForEXECCopy", "longBranchReservedReg")]
+    # Where few registers are left, the first has that of the stack pointer, which all spill code names, in it.
+    pointer = units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
+    mask, branches = (units_named(lanes, name) - pointer for name in names)
+    restored = in_parts = False
+    for i in [i for block in q.blocks for i in block.instructions if mask or branches]:
+        opcode = lanes.tables.opcode(i.opcode)
+        restores = not spills and opcode is not None and writes_exec(i, opcode)
+        for o in [o for o in i.operands if o.is_register]:
+            units, whole = frozenset(lanes.keys(o, i)), f"'${o.register}'" == names[0]
+            if o.reads and not units.isdisjoint(branches if restores and whole else mask | branches):
+                raise Refused("reserved-register", f"{i.opcode} reads what LLVM keeps for itself", f"line {i.line}")
+            restored |= o.reads and not units.isdisjoint(mask)
+            in_parts |= o.is_def and not whole and not units.isdisjoint(mask)
+    if restored and in_parts:
+        raise Refused("reserved-register", f"{names[0]} is written in parts, and LLVM moves the whole")
+    if any(not mask.isdisjoint(declared_units(lanes, number)) for number in range(len(q.blocks)) if mask):
+        raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
 def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:

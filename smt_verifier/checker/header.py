@@ -76,8 +76,8 @@ def _units(name: str, tables: Tables) -> tuple[int, ...]:
 
 
 def is_whole_wave_move(opcode: Opcode) -> bool:
-    """Whether a copy or spill moves the lanes of all threads, active or not."""
-    return "wwm-copy" in opcode.traits or opcode.value("spill").startswith("WWM_")
+    """Whether spill code moves the lanes of all threads, active or not."""
+    return opcode.value("spill").startswith("WWM_")
 
 
 @dataclass(frozen=True, slots=True)

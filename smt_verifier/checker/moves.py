@@ -99,14 +99,12 @@ class Moves:
             return self._spill(instruction, *opcode.value("spill").split(","))
         if "lane-save" in opcode.traits or "lane-restore" in opcode.traits:
             return self._lane(instruction, saves="lane-save" in opcode.traits)
-        if "copy" in opcode.traits or "wwm-copy" in opcode.traits:
-            return self._copy(instruction, whole_wave="wwm-copy" in opcode.traits)
-        return None
+        return self._copy(instruction) if "copy" in opcode.traits else None
 
     def _bad(self, instruction: Instruction, why: str) -> Refused:
         return Refused("move", f"{instruction.opcode}: {why}", f"line {instruction.line}")
 
-    def _copy(self, instruction: Instruction, *, whole_wave: bool) -> Move | None:
+    def _copy(self, instruction: Instruction) -> Move | None:
         explicit = [o for o in instruction.operands if not o.is_implicit]
         if instruction.definitions != 1 or len(explicit) != 2 or not all(o.is_register for o in explicit):
             raise self._bad(instruction, "not one register into one other")
@@ -119,9 +117,6 @@ class Moves:
         vector = self.lanes.is_vector(to[0]), self.lanes.is_vector(of[0])
         if vector == (False, True):
             raise self._bad(instruction, "from a vector to a scalar register")
-        if whole_wave and (vector != (True, True) or len(to) != len(of) or len(to) * self.lanes.grain % 2):
-            raise self._bad(instruction, "whole-wave copies are of vector registers")
-        self._check_exec_is_kept(instruction, everywhere=whole_wave)
         halves = self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target)
         of_scalar = not vector[1] and (len(to), len(of)) == (1, 2) and self._processor.half_moves
         if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
@@ -130,13 +125,7 @@ class Moves:
             raise self._bad(instruction, "registers of different width, or halves that are not of VGPRs")
         if len(to) != len(of):
             to, of = to[:1], of[:1]
-        undef = "undef" in source.flags
-        return Move(to, of, vector, undef, everywhere=whole_wave, is_copy=not whole_wave and vector[0])
-
-    def _check_exec_is_kept(self, instruction: Instruction, *, everywhere: bool) -> None:
-        """LLVM keeps EXEC in a register of the header while it runs for all threads (7.5)."""
-        if everywhere and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
-            raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
+        return Move(to, of, vector, "undef" in source.flags, is_copy=vector[0])
 
     def _keeps(self, operand: Operand) -> bool:
         """Whether it is a register that keeps what is copied into it (7.1)."""
@@ -177,7 +166,9 @@ class Moves:
         slot = self.lanes.slot(frame.number, offset, bits)
         to, of = (slot, keys) if saves else (keys, slot)
         vector, everywhere = kind != "S", kind.startswith("WWM")
-        self._check_exec_is_kept(instruction, everywhere=everywhere)
+        # LLVM keeps EXEC there meanwhile (7.5).
+        if everywhere and self.lanes.function.fields.get(_EXEC_COPY, "''") == "''":
+            raise self._bad(instruction, "the header has no register that keeps EXEC meanwhile (sgprForEXECCopy)")
         return Move(to, of, (vector, vector), saves and "undef" in register.flags, everywhere=everywhere)
 
     def _spills(self, register: Operand) -> bool:

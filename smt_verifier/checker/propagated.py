@@ -29,8 +29,6 @@ class Propagated:
         self.texts: list[Lanes] = []
         self.again: set[int] = set()
         self.dead: set[int] = set()
-        if any(o.vreg >= 0 for block in after.function.blocks for i in block.instructions for o in i.operands):
-            return  # It runs once there are no virtual registers.
         text, live = after, None
         for blocks in ([(number,) for number in range(len(after.parts))], [parts for parts in after.parts if parts]):
             new = self._run(text, processor, allocatable, blocks, live)

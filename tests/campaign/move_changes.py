@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from campaign.move_forms import Form
 
 
-def changes(
-    f: Form, line: str, which: str, number: int, right: Callable[[bool], bool], *, again: bool
-) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def changes(f: Form, line: str, which: str, number: int, *, again: bool) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """What becomes of one move, the lines in its place, and why they are right.
 
     Args:
         line: move ``number`` of those that move the value ``which`` way, ``out`` or ``back``.
         again: the value is moved out of its register more than once, so that the register must keep it.
-        right: whether the moves are right if they run for active threads only (True), or for all (False).
     """
     yield "dropped", (), "it has no code" if "IMPLICIT_DEF" in line else ""
     yield "doubled", (line, line), "it moves the same again"
@@ -171,7 +168,6 @@ def changes(
         yield "tied to undef", (line.replace("killed $vgpr44", "undef $vgpr44"),), "no other lane holds anything"
     for old, new in (
         ("COPY", "WWM_COPY"),
-        ("WWM_COPY", "COPY"),
         ("COPY", "V_MOV_B32_e32"),
         ("COPY", "S_MOV_B32"),
         ("S_MOV_B32", "S_BREV_B32"),
@@ -188,8 +184,7 @@ def changes(
         ("7,", "$vgpr9,"),
     ):
         if old in line and (changed := line.replace(old, new, 1)) != line:
-            why = _same_move(f, old, new, right)
-            yield f"{old.strip()} to {new.strip() or 'nothing'}", (changed,), why
+            yield f"{old.strip()} to {new.strip() or 'nothing'}", (changed,), ""
     if "implicit $exec" in line and " :: " not in line:
         yield "exec missing", (line.replace(", implicit $exec_lo", "").replace(", implicit $exec", ""),), ""
         yield "exec undef", (line.replace("implicit $exec", "implicit undef $exec"),), ""
@@ -211,9 +206,3 @@ def _same_spill(old: str, new: str) -> str:
         ("_V", "_A"),
     }
     return "another opcode for the same bits of the same register" if (old, new) in either else ""
-
-
-def _same_move(f: Form, old: str, new: str, right: Callable[[bool], bool]) -> str:
-    if (old, new) in (("COPY", "WWM_COPY"), ("WWM_COPY", "COPY")) and "s to s" not in f.name:
-        return "it moves the same for all threads that read it" if right(new == "COPY") else ""
-    return ""

@@ -190,7 +190,6 @@ FORMS: tuple[Form, ...] = (
         processors=("gfx942",),
         vector=False,
     ),
-    Form("WWM_COPY", "vgpr_32", "vgpr0", "vgpr40", ("renamable ${r} = WWM_COPY ${s}",), vector=False),
     Form(
         "lane",
         "sreg_32",

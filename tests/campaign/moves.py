@@ -330,10 +330,6 @@ class Placed:
         """Whether the value is moved out of its register again after a move ``out`` or ``back``."""
         return self.context.name == "loop" and self.out in "BC" and (which == "out" or self.back in "BC")
 
-    def right_if(self, active_only: bool) -> bool:
-        """Whether the moves would be right if they ran for active threads only, or for all."""
-        return replace(self, form=replace(self.form, vector=active_only)).right()
-
     def right(self) -> bool:
         """Whether the value is there where it is read; see the head of the module."""
         f, c = self.form, self.context
@@ -344,8 +340,7 @@ class Placed:
             return True
         crossed = self.out == "A" and (self.back if f.back else self.read) != "A"
         if c.over == "stack":
-            # Slots of scalars become lanes of a vector register (specification, 6 and 14).
-            return f.place != "slot" or not crossed or f.spilled
+            return f.place != "slot" or not crossed
         # What a form takes its value from is destroyed by the call, and so is what it names "registers".
         if self.out != "A":
             return False
@@ -392,7 +387,7 @@ def _changed(p: Placed) -> Iterator[Mutant]:
     after = p.texts()[1]
     for which, lines in (("out", f.out), ("back", f.back)):
         for number, line in enumerate(lines):
-            for column, new, why in changes(f, line, which, number, p.right_if, again=p.again(which)):
+            for column, new, why in changes(f, line, which, number, again=p.again(which)):
                 new_lines = (*lines[:number], *new, *lines[number + 1 :])
                 changed = p.texts(out=new_lines)[1] if which == "out" else p.texts(back=new_lines)[1]
                 if changed != after:

@@ -58,10 +58,12 @@ tracksRegLiveness: true
 noVRegs:         {no_vregs}
 registers:{registers}
 liveins:{liveins}
+frameInfo:
+  hasCalls:        true
 {stack}machineFunctionInfo:
   isEntryFunction: {entry}
   hasSpilledSGPRs: {spilled}
-  scratchRSrcReg:  '$sgpr96_sgpr97_sgpr98_sgpr99'
+  scratchRSrcReg:  '{descriptor}'
   stackPtrOffsetReg: '$sgpr32'
   sgprForEXECCopy: '{exec_copy}'
 {info}body:             |
@@ -98,6 +100,7 @@ def text(
         entry=str(entry).lower(),
         spilled=str(spilled).lower(),
         info=info,
+        descriptor="$sgpr96_sgpr97_sgpr98_sgpr99" if entry else "$private_rsrc_reg",
         exec_copy="$sgpr100_sgpr101" if processor.startswith("gfx9") else "$sgpr100",
     )
     return head + "\n".join(body) + "\n...\n"

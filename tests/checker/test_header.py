@@ -82,16 +82,13 @@ MUST_NOT: dict[str, list[Edit]] = {
     "a register for EXEC that is not allocatable": [("'$sgpr100_sgpr101'", "'$sgpr96_sgpr97'")],
     "a wider register for EXEC": [("'$sgpr100_sgpr101'", "'$sgpr8_sgpr9_sgpr10_sgpr11'")],
     "no register for EXEC, which whole-wave code needs": [
-        ("'$sgpr100_sgpr101'", "''"), ("    SI_RETURN", "    $vgpr9 = WWM_COPY $vgpr8\n    SI_RETURN")
+        WITH_SLOT, ("'$sgpr100_sgpr101'", "''"), ("    SI_RETURN", SAVE.replace("_V32_", "_WWM_V32_"))
     ],
     "a whole-wave register that an argument comes in": [("wwmReservedRegs: []", "wwmReservedRegs:\n    - '$vgpr0'")],
     "a shifted register that is used": [
         ("wwmReservedRegs: []", "wwmReservedRegs: []\n  spillPhysVGPRs:\n    - '$vgpr2'")
     ],
     "a scalar in a lane that is not reserved": [("    SI_RETURN", SAVE_IN_LANE)],
-    "a copy of such a lane that is not reserved": [
-        RESERVED, ("    SI_RETURN", SAVE_IN_LANE), ("    SI_RETURN", "    $vgpr50 = WWM_COPY $vgpr40\n    SI_RETURN")
-    ],
 }  # fmt: skip
 
 
@@ -183,6 +180,10 @@ def refuses(before: Function, after: Function) -> bool:
 
 
 STRICTER = {
+    "added_whole_wave_copy_of_scalar",
+    "added_wwm_copy_implicit_def",
+    "lanes_whole_wave_copy_in_a_callee",
+    "registers_whole_wave_copy_without_code",
     "header_slot_of_the_scavenger",
     "registers_banks_of_a_paired_move",
     "registers_d16_load_keeps_the_lower_half",

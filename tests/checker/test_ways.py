@@ -32,7 +32,7 @@ def test_what_both_checkers_accept_runs_as_it_was_written() -> None:
 def test_wrong_registers_are_seen_and_refused() -> None:
     llc()
     driver = driver_of(choose_tools(ToolchainChoice.LLC))
-    for number in (6, 13, 32, 35):
+    for number in (0, 3, 12, 19):
         chance = random.Random(1_000_000 + number)
         pair = ways_campaign.question(chance, SHARE)
         said = certify_texts(pair.before, pair.after, "f", pair.cpu, saved_later=pair.scalar)

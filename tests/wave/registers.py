@@ -8,7 +8,7 @@ from dataclasses import replace
 from wave.run import Line, is_kept
 from wave.texts import ROW, SLOT, Block, Code, Writer, lines_of, text_of
 
-_CLASSES = {"s": "sreg_32", "v": "vgpr_32"}
+_CLASSES = {"s": "sreg_32", "v": "vgpr_32", "q": "vreg_128_align2"}
 Pair = tuple[str, str, list[Line]]
 """P, Q, and P as it is run."""
 
@@ -38,14 +38,14 @@ class Live:
         behind: list[set[str]] = []
         for code in reversed(self.blocks[number].code):
             behind.append(set(live))
-            lives_on = {name for name in code.to if name[0] == "v" and self._waits and name in self._given[number]}
+            lives_on = {name for name in code.to if name[0] in "vq" and self._waits and name in self._given[number]}
             live = (live - {*code.to}) | {*code.of} | lives_on
         return live, behind[::-1]
 
 
 def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bool) -> Pair:
     """``scalar``: only scalars and masks have registers; vectors wait for a later phase."""
-    called = convention != "amdgpu_kernel"
+    called = convention.replace("amdgpu_kernel", "")
     writer = Writer(chance, wave, called=called, single=scalar)
     given = [f"${file}gpr{number}" for _, keys in writer.inputs() for file, number in keys]
     writer = Writer(chance, wave, called=called, single=scalar)
@@ -60,7 +60,7 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
     every = list(dict.fromkeys(name for block in (*blocks, *own) for code in block.code for name in code.to))
     rows = {name: ROW.format(id=n, kind=_CLASSES.get(name[0], f"sreg_{wave}")) for n, name in enumerate(every)}
     names = {name: f"%{n}" for n, name in enumerate(every)}
-    calls = any(code.line.name == "call" for block in blocks for code in block.code)
+    calls = any(code.line.name in ("call", "tail") for block in blocks for code in block.code)
     head = {
         "calls": str(calls).lower(),
         "convention": "" if convention == "ccc" else f"{convention} ",
@@ -75,11 +75,12 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
     # An amdgpu_gfx function leaves alone the scalars that it is given.
     base = 36 if convention == "amdgpu_gfx" else 8
     units = _units(live, chance, wave, chance.choice([0, 0.05, 0.15, 0.4]), base)
+    files = {"v": "v", "q": chance.choice("va")}
     kept = {register for register in given if convention == "amdgpu_gfx" and register[1] == "s"}
     each = {
-        name: [f"{'v' if name[0] == 'v' else 's'}gpr{unit + k}" for k in range(len(writer.keys(name)))]
+        name: [f"{files.get(name[0], 's')}gpr{unit + k}" for k in range(len(writer.keys(name)))]
         for name, unit in units.items()
-        if not (scalar and name[0] == "v")
+        if not (scalar and name[0] in "vq")
     }
     registers = {**names, **{name: "$" + "_".join(row) for name, row in each.items()}}
     mark, kills = chance.choice([("", False), ("renamable ", False), ("renamable ", True)])
@@ -92,7 +93,7 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
         for block in live.entry
     ]
     if scalar:
-        head["registers"] = "".join(row for name, row in rows.items() if name[0] == "v")
+        head["registers"] = "".join(row for name, row in rows.items() if name[0] in "vq")
     if slots:
         head |= {"stack": "".join(slots), "spilled": f"  hasSpilled{'S' if scalar else 'V'}GPRs: true\n"}
     return p, text_of(text, [entry[0], *declared[1:]], head), lines_of(blocks)
@@ -101,7 +102,7 @@ def random_pair(chance: random.Random, wave: int, convention: str, *, scalar: bo
 def _split(blocks: list[Block], writer: Writer, live: Live) -> None:
     """A variable gets a register of its own in one block."""
     number = writer.chance.randrange(1, len(blocks))
-    own = sorted(name for name in live.entry[number] if not (writer.single and name[0] == "v"))
+    own = sorted(name for name in live.entry[number] if not (writer.single and name[0] in "vq"))
     if not own:
         return
     old = writer.chance.choice(own)
@@ -123,7 +124,7 @@ def _copy(to: str, of: str) -> Code:
 def _spilled(blocks: list[Block], writer: Writer, live: Live, slot: int) -> list[str]:
     """A value waits in a slot, from the first block or a block's entry to somewhere in that block; the slot's row."""
     chance, number = writer.chance, writer.chance.randrange(1, len(blocks))
-    own = sorted(name for name in live.entry[number] if (name[0] == "v") != writer.single)
+    own = sorted(name for name in live.entry[number] if name[0] != "q" and (name[0] == "v") != writer.single)
     if not own:
         return []
     old = chance.choice(own)
@@ -164,20 +165,23 @@ def _units(live: Live, chance: random.Random, wave: int, forgotten: float, base:
     vectors = [unit for unit in range(first, 100) if unit not in (40, 41)]
     found: dict[str, int] = {}
 
+    def width_of(name: str) -> int:
+        return {"m": wave // 32, "q": 4}.get(name[0], 1)
+
     def taken(name: str) -> set[int]:
-        width = wave // 32 if name[0] == "m" else 1
-        return {found[name] + k for k in range(width)}
+        return {found[name] + k for k in range(width_of(name))}
 
     for name in names:
-        width = wave // 32 if name[0] == "m" else 1
-        near = [other for other in apart.get(name, ()) if other in found and (other[0] == "v") == (name[0] == "v")]
+        width = width_of(name)
+        near = [other for other in apart.get(name, ()) if other in found and (other[0] in "vq") == (name[0] in "vq")]
         busy = set[int]().union(*map(taken, near))
+        every = scalars if name[0] in "sm" else vectors
         free = [
             unit
-            for unit in (vectors if name[0] == "v" else scalars[::width])
-            if busy.isdisjoint(range(unit, unit + width))
+            for unit in every[::width]
+            if {*range(unit, unit + width)} <= {*every} - busy
             and (name not in across or all(is_kept(name[0].replace("m", "s"), unit + k) for k in range(width)))
-        ]
+        ] or every[:1]
         found[name] = free[min(int(chance.expovariate(0.8)), len(free) - 1)]
     return found
 
@@ -195,5 +199,6 @@ def _in_registers(
         to, equals, of = one.form.rpartition(" = ")
         dies = {name for name in one.of if kills and name not in after and name not in one.to}
         read = {name: "killed " * (name in dies) + register for name, register in marked.items()}
-        result.append(replace(one, form=to.format(**marked) + equals + of.format(**read)))
+        form = to.format(**marked) + equals + of.format(**read)
+        result.append(replace(one, form=form.replace("_vgprcd", "") if "agpr" in form else form))
     return result

@@ -58,7 +58,7 @@ def is_kept(file: str, number: int) -> bool:
 
 
 def is_vector(key: Key) -> bool:
-    return key[0][0] in "va" and key[0] != "vcc"
+    return key[0][0] in "vaq" and key[0] != "vcc"
 
 
 class Run:
@@ -158,7 +158,10 @@ class Run:
         for _ in range(_MOST_STEPS):
             line = self.code[at]
             at += 1
-            if line.name == "s_endpgm":
+            if line.name == "tail":
+                self._store(-4, self._row((("v", 0),)))
+                self._store(-8, self._row((("s", 2),)))
+            if line.name in ("s_endpgm", "tail"):
                 return self.stored
             if line.name.startswith(("s_branch", "s_cbranch")):
                 at = self.labels[line.label] if self._is_taken(line, gone=at - 1 in through) else at
@@ -174,6 +177,10 @@ class Run:
             return self.mask((SCC,)) == int(kind[-1])
         is_zero = self.mask(tuple((kind.rstrip("nz"), n) for n in range(self.wave // 32))) == 0
         return kind[-2:] == "nz" if gone and is_zero else is_zero == (kind[-2:] != "nz")
+
+    def _store(self, offset: int, row: Sequence[int | None]) -> None:
+        active = self.mask(self.exec)
+        self.stored.update(((offset, t), row[t]) for t in range(self.wave) if active >> t & 1)
 
     def _step(self, line: Line) -> None:
         name, to, of = line.name, line.to, line.of
@@ -201,8 +208,24 @@ class Run:
         elif name == "copy":
             self._put(to[0], self._number(of[0]))
         elif name == "global_store":
-            row = self._row(of[1])
-            self.stored.update(((line.offset, thread), row[thread]) for thread in threads)
+            assert isinstance(of[1], tuple)
+            for n, key in enumerate(of[1]):
+                self._store(line.offset + 4 * n, self._row((key,)))
+        elif name.startswith("v_mfma"):
+            # 16 blocks of four threads: each thread's column, and a row of each thread in its block.
+            rows, columns = map(self._row, of[:2])
+            for n, key in enumerate(to[0]):
+                added = self._row((of[2][n],) if isinstance(of[2], tuple) else of[2])
+                parts = [(rows[t // 4 * 4 + n], columns[t], added[t]) for t in range(self.wave)]
+                self._write(key, [None if None in part else hash(part) & _ONES for part in parts], range(self.wave))
+        elif name == "v_cndmask":
+            off, on = map(self._row, of[:2])
+            # V_DUAL_CNDMASK does not name VCC.
+            mask = self._number(of[2] if len(of) > 2 else (("vcc", 0),))
+            row = [None if mask is None else (on if mask >> t & 1 else off)[t] for t in range(self.wave)]
+            self._write(to[0][0], row, threads)
+        elif name == "s_cselect":
+            self._put(to[0], self._number(of[0 if self.mask((SCC,)) else 1]))
         elif name.startswith("scratch"):
             slot = ("memory", line.offset + sum(map(self.mask, of)))
             source, target = (to[0][0], slot) if name == "scratch_store" else (slot, to[0][0])
@@ -277,13 +300,15 @@ def _lines(row: str, wave: int) -> list[Line]:
     name, _, rest = row.partition(" ")
     if name == "s_swappc_b64":
         return [Line("call")]
-    if name.startswith(("s_branch", "s_cbranch", "s_endpgm", "s_setpc")):
-        return [Line("s_endpgm" if name.startswith("s_setpc") else name, label=rest.strip())]
+    if name.startswith("s_setpc"):
+        return [Line("s_endpgm" if "s[30:31]" in rest else "tail")]
+    if name.startswith(("s_branch", "s_cbranch", "s_endpgm")):
+        return [Line(name, label=rest.strip())]
     for old, new in _RENAMED:
         name = name.replace(old, new)
     name = re.sub(r"_e32|_e64", "", name)
     if not name.startswith(("s_cmp", "v_cmp")):
-        name = re.sub(r"_([biu](32|64)|dword)(?=_|$)", "", name)
+        name = re.sub(r"_([biu](32|64)|dword(x4)?)(?=_|$)", "", name)
     if name.startswith("scratch"):
         match = _SCRATCH.fullmatch(rest)
         if match is None:
@@ -304,6 +329,8 @@ def _lines(row: str, wave: int) -> list[Line]:
     everybody = tuple(("exec", n) for n in range(wave // 32))
     if name.startswith("v_cmpx"):
         operands = operands if len(operands) > 2 else [everybody, *operands]
+    if name == "s_addk":
+        name, operands = "s_add", [operands[0], *operands]
     target = operands[0]
     assert isinstance(target, tuple)
     line = Line(name.replace("cmpx", "cmp"), (target,), tuple(operands[1:]))

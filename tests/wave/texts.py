@@ -32,16 +32,23 @@ _STATEMENTS = {
     "{X} = S_{W}_{M} {X}, {m}, implicit-def dead $scc": 3,
     "{s} = IMPLICIT_DEF": 1,
     "{v} = IMPLICIT_DEF": 1,
-    "set": 2, "whole": 2, "call": 6, "idiom": 2, "test": 3, "store": 8,
+    "{v} = V_CNDMASK_B32_e64 0, {v}, 0, {v}, {m}, implicit $exec": 2,
+    "set": 2, "whole": 2, "call": 6, "idiom": 2, "test": 3, "store": 8, "select": 2, "matrix": 3,
 }  # fmt: skip
-"""Instructions and how often they come; ``{v}`` is a vector, ``{s}`` a scalar, ``{m}`` a mask, ``{0}`` what is written,
-``{n}`` a number, ``{i}`` nobody or everybody, ``{X}`` EXEC, ``{M}`` the size of a mask, ``{W}`` a word's operation.
+"""Instructions and how often they come; ``{v}`` is a vector, ``{q}`` four, ``{s}`` a scalar, ``{m}`` a mask,
+``{0}`` what is written, ``{n}`` a number, ``{i}`` nobody or everybody, ``{X}`` EXEC,
+``{M}`` the size of a mask, ``{W}`` a word's operation.
 """
 _CALLED = "$sgpr16_sgpr17"
+_MATRIX = "{q} = V_MFMA_F32_4X4X1F32_vgprcd_e64 {v}, {v}, %s, 0, 0, 0, implicit $mode, implicit $exec"
+_TAIL = {
+    "ccc": "SI_TCRETURN $sgpr0_sgpr1, 0, 0, csr_amdgpu, implicit $vgpr0, implicit $sgpr2",
+    "amdgpu_gfx": "SI_TCRETURN_GFX $sgpr62_sgpr63, 0, 0, csr_amdgpu_si_gfx, implicit $vgpr0, implicit $sgpr2",
+}
 _SAVE = "{m} = S_%s_SAVEEXEC_{M} %s, implicit-def $exec, implicit-def dead $scc, implicit $exec"
 _NAMES = {
-    "GLOBAL_STORE_DWORD": "global_store", "IMPLICIT_DEF": "undefined", "V_CMP_GT_U32_e64": "v_cmp_gt_u32",
-    "V_MOV_B32_dpp": "v_mov_dpp",
+    "GLOBAL_STORE_DWORD": "global_store", "GLOBAL_STORE_DWORDX4": "global_store", "IMPLICIT_DEF": "undefined",
+    "V_CMP_GT_U32_e64": "v_cmp_gt_u32", "V_MOV_B32_dpp": "v_mov_dpp",
 }  # fmt: skip
 
 
@@ -73,12 +80,13 @@ class Writer:
     """Writes one function.
 
     Args:
-        called: it is a function, not a kernel: threads that wait in its caller never become active.
+        called: the convention by which it is called; then threads that wait in its caller never become active. Empty:
+            a kernel.
         single: each vector is written by one instruction, so that LLVM's allocator, which asks for no EXEC, and the
             function thread by thread mean the same.
     """
 
-    def __init__(self, chance: random.Random, wave: int, *, called: bool, single: bool) -> None:
+    def __init__(self, chance: random.Random, wave: int, *, called: str, single: bool) -> None:
         # A called function must save its return address: LLVM does it behind the scalar phase.
         self.calls = chance.random() < 0.3 and (single or not called)
         self.chance, self.wave, self.called, self.single = chance, wave, called, single
@@ -89,7 +97,10 @@ class Writer:
 
     def keys(self, name: str) -> tuple[Key, ...]:
         """The lanes of a variable, of EXEC or VCC."""
-        return tuple((name, n) for n in range(self.wave // 32 if name[0] in "m$" else 1))
+        return tuple((name, n) for n in range(self.width(name[0])))
+
+    def width(self, kind: str) -> int:
+        return {"q": 4, "m": self.wave // 32, "$": self.wave // 32}.get(kind, 1)
 
     def new(self, kind: str) -> str:
         self._counts[kind] += 1
@@ -97,7 +108,7 @@ class Writer:
 
     def _target(self, kind: str, known: Sequence[str]) -> str:
         own = [name for name in known if name[0] == kind and name != self.home]
-        again = own and (self.chance.random() < 0.55 or len(own) > 6) and not (self.single and kind == "v")
+        again = own and (self.chance.random() < 0.55 or len(own) > 6) and not (self.single and kind in "vq")
         return self.chance.choice(own) if again else self.new(kind)
 
     def make(self, form: str, known: list[str], *given: str) -> Code:
@@ -110,7 +121,7 @@ class Writer:
         chosen: list[list[str]] = []
         for number, side in enumerate((left, right)):
             chosen.append([])
-            for kind in re.findall(r"\{([vsm])\}", side):
+            for kind in re.findall(r"\{([vsmq])\}", side):
                 own = [name for name in known if name[0] == kind]
                 picked = names.pop(0) if names else chance.choice(own) if number else self._target(kind, known)
                 chosen[number].append(picked)
@@ -120,7 +131,7 @@ class Writer:
             of = (*of, *to)
         for side in (to, of):
             for name in side:
-                form = re.sub(r"\{[vsm]\}", f"{{{name}}}", form, count=1)
+                form = re.sub(r"\{[vsmq]\}", f"{{{name}}}", form, count=1)
         form = form.replace("{0}", f"{{{to[0]}}}" if to else "").replace("{X}", self.exec)
         known += [name for name in to if name not in known]
         return Code(form, self._line(form, to), to, tuple(of))
@@ -134,7 +145,9 @@ class Writer:
             name = opcode.lower()
         words = [word for word in rest.split(", ") if not word.startswith(("implicit", "undef"))]
         operands: list[Operand] = []
-        for word in words[: 1 if name == "v_mov_dpp" else 2]:
+        if name == "v_cndmask":
+            words = [words[1], *words[3:]]
+        for word in words[: 1 if name == "v_mov_dpp" else 3 if name.startswith(("v_mfma", "v_cndmask")) else 2]:
             if word.startswith("{") or word in (self.exec, self.vcc):
                 operands.append(self._of(word))
             elif re.fullmatch(r"-?\d+", word):
@@ -155,11 +168,19 @@ class Writer:
         if (
             (form == "call" and not self.calls)
             or (form == "whole" and self.called)
+            or (form == "matrix" and (self.called or self.wave == 32))
             or ("WRITELANE" in form and self.single)
         ):
             form = "store"
         if form == "store":
             return [self.store(known, self.chance.randrange(0, 40, 8))]
+        if form == "matrix":
+            own = [name for name in known if name[0] == "q"]
+            code = self.make(_MATRIX % (self.chance.choice(["{q}", "0"]) if own else "0"), known)
+            return [code, self.store(known, self.chance.randrange(0, 96, 16), four=True)][: self.chance.choice([1, 2])]
+        if form == "select":
+            test = self.make("S_CMP_EQ_U32 {s}, {n}, implicit-def $scc", known)
+            return [test, self.make("{s} = S_CSELECT_B32 {s}, {s}, implicit $scc", known)]
         if form == "call":
             address = Code(f"{_CALLED} = S_MOV_B64 77", Line("label"))
             return [address, Code(f"$sgpr30_sgpr31 = SI_CALL {_CALLED}, 0, csr_amdgpu", Line("call"))]
@@ -184,9 +205,10 @@ class Writer:
             return [old, *inside, self.make("{X} = S_MOV_{M} {m}", known, old.to[0])]
         return [self.make(form, known)]
 
-    def store(self, known: list[str], offset: int, *given: str) -> Code:
-        form = f"GLOBAL_STORE_DWORD $vgpr40_vgpr41, {{v}}, {offset}, 0, implicit $exec :: (store (s32), addrspace 1)"
-        return self.make(form, known, *given)
+    def store(self, known: list[str], offset: int, *given: str, four: bool = False) -> Code:
+        name, kind, bits = ("DWORDX4", "q", 128) if four else ("DWORD", "v", 32)
+        form = f"GLOBAL_STORE_{name} $vgpr40_vgpr41, {{{kind}}}, {offset}, 0, implicit $exec"
+        return self.make(f"{form} :: (store (s{bits}), addrspace 1)", known, *given)
 
     def _set(self, known: list[str], *given: str) -> list[Code]:
         """EXEC is a mask: in a called function, of threads that entered."""
@@ -268,7 +290,19 @@ class Writer:
             code.append(self.store(known, 64 + 8 * n, *given))
         if self.called:
             code.append(self.make("{X} = S_MOV_{M} {m}", known, self.home))
+            if self.chance.random() < 0.4:
+                return [*code, *self._tail(known)]
         return [*code, Code("SI_RETURN" if self.called else "S_ENDPGM 0", Line("s_endpgm"), ends=True)]
+
+    def _tail(self, known: list[str]) -> list[Code]:
+        """A call instead of a return: what it is given is what counts."""
+        given = [("$vgpr0", (("v", 0),), "v"), ("$sgpr2", (("s", 2),), "s")]
+        form = _TAIL[self.called]
+        code = [Code(f"{form.split()[1].rstrip(',')} = S_MOV_B64 77", Line("label"))]
+        for register, keys, kind in given:
+            name = self.chance.choice([name for name in known if name[0] == kind])
+            code.append(Code(f"{register} = COPY {{{name}}}", Line("copy", (keys,), (self.keys(name),)), (), (name,)))
+        return [*code, Code(form, Line("tail"), ends=True)]
 
     def _again(self, known: list[str], to: int) -> list[Code]:
         """The end of a loop, by a scalar or by threads that leave it."""

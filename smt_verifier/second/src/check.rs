@@ -284,26 +284,43 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or a vector register that is saved where there are calls; what keeps EXEC, which none
-/// reads, for lanes that scalars are still to be spilled to.
+/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what is kept for
+/// long branches; nor what keeps EXEC, but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
-    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
-    let pointer = registers_in(q, "stackPtrOffsetReg");
-    let pointer: Set<u32> =
-        pointer.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect();
+    let units = |key: &str| -> Set<u32> {
+        let names = registers_in(q, key);
+        names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
+    };
     let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
     let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
+    let is_free = !framed || units("frameOffsetReg").is_disjoint(&context.touched_after);
+    ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
+    // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
+    let pointer = units("stackPtrOffsetReg");
+    let [mask, branches] = ["sgprForEXECCopy", "longBranchReservedReg"].map(|key| &units(key) - &pointer);
+    let keeps = registers_in(q, "sgprForEXECCopy");
     let spills = context.has_virtual && q.instructions().any(|i| matches!(i.spill(), Some(("S", ..))));
-    let read = || q.instructions().flat_map(|i| i.lanes(Operand::reads)).filter(|lane| lane.of == Of::Unit);
-    let read: Set<u32> = if spills { read().map(|lane| lane.a).collect() } else { Set::default() };
-    let asked = [("frameOffsetReg", framed, &context.touched_after), ("sgprForEXECCopy", spills, &read)];
-    for (key, _, named) in asked.into_iter().filter(|(_, taken, _)| *taken) {
-        let names = registers_in(q, key);
-        let mut units = names.iter().filter_map(|name| tables().register(name)).flat_map(|register| &register.units);
-        let free = units.all(|unit| key != "frameOffsetReg" && pointer.contains(unit) || !named.contains(unit));
-        ensure!(free, "reserved-register", "", "the register of {key} is named, which LLVM takes");
+    let (mut restored, mut in_parts) = (false, false);
+    for i in q.instructions() {
+        for o in i.operands.iter().filter(|o| o.reads() || o.is_def()) {
+            let meets = |units: &Set<u32>| o.lanes.iter().any(|lane| lane.of == Of::Unit && units.contains(&lane.a));
+            let whole = keeps.iter().any(|name| o.names(name));
+            let restores = whole && !spills && behind::writes_exec(i);
+            let read = o.reads() && (meets(&branches) || meets(&mask) && !restores);
+            ensure!(!read, "reserved-register", i, "it reads what LLVM keeps for itself");
+            restored |= o.reads() && meets(&mask);
+            in_parts |= o.is_def() && meets(&mask) && !whole;
+        }
     }
+    ensure!(!(restored && in_parts), "reserved-register", "", "what keeps EXEC is written in parts");
+    let mut live = q.blocks.iter().flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
+    ensure!(
+        live.all(|unit| !mask.contains(unit)),
+        "reserved-register",
+        "",
+        "what keeps EXEC is live at a block's entry"
+    );
     Ok(())
 }
 
@@ -1042,12 +1059,12 @@ impl<'a> Walk<'a> {
         self.move_frame(q, &written);
     }
 
-    /// A write of the stack pointer and the like moves all vector slots (spec 6).
+    /// A write of the stack pointer and the like moves all slots that do not become lanes (spec 6).
     fn move_frame(&mut self, i: &Instruction, written: &[Lane]) {
         let moves = written.iter().any(|lane| lane.of == Of::Unit && self.context.frame_units.contains(&lane.a));
         if moves && !i.has("frame-adjust") && !i.has("call") {
             let everyone = self.state.select(|_| true);
-            let [places, names] = self.state.in_memory();
+            let [places, names] = self.state.in_memory(self.is_last());
             places.into_iter().for_each(|place| self.state.spoil(place, &everyone));
             names.into_iter().for_each(|name| self.state.forget(name, &everyone));
         }
@@ -1198,7 +1215,7 @@ pub fn is_reload(i: &Instruction) -> bool {
 
 /// Its opcode is one that may stand alone and move something (spec 7), or has no code.
 pub fn is_moving(i: &Instruction) -> bool {
-    let words = ["copy", "wwm-copy", "no-code", "lane-save", "lane-restore"];
+    let words = ["copy", "no-code", "lane-save", "lane-restore"];
     words.iter().any(|word| i.has(word)) || i.spill().is_some()
 }
 

@@ -22,7 +22,7 @@ pub fn value(function: &Function, path: &str) -> String {
     function.fields.get(path).map_or(default, String::as_str).to_string()
 }
 
-/// LLVM lays out the frame, of a called function further slots too, as the header says (SIMachineFunctionInfo's
+/// LLVM lays out the frame, of a called function for what it saves too, as the header says (SIMachineFunctionInfo's
 /// constructor, AMDGPU::isEntryFunctionCC).
 ///
 /// # Errors
@@ -33,9 +33,13 @@ pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
         convention == "spir_kernel" || matches!(stage, "kernel" | "cs" | "es" | "gs" | "hs" | "ls" | "ps" | "vs");
     let scc = q.blocks.first().is_some_and(|block| block.liveins.iter().any(|(register, _)| register.name == "scc"));
     ensure!(enters || !scc, "header", "", "the first block declares SCC, which LLVM's prologue may overwrite");
-    let (says_so, as_many) = (info(p, "isEntryFunction") == "true", p.stack.len() == q.stack.len());
-    ensure!(says_so == enters || enters && as_many, "header", "", "{convention} against isEntryFunction");
-    if enters || as_many {
+    ensure!((info(p, "isEntryFunction") == "true") == enters, "header", "", "{convention} against isEntryFunction");
+    let more = q.stack.len() > p.stack.len();
+    let calls = q.instructions().any(|i| i.has("call") && (more || !enters && !i.has("returns")));
+    ensure!(!calls || value(q, "frameInfo.hasCalls") == "true", "header", "", "it calls, and hasCalls is not true");
+    let frame = info(p, "frameOffsetReg");
+    ensure!(matches!(&*frame, "" | "$sgpr33" | "$fp_reg"), "header", "", "the frame pointer is s33, not {frame}");
+    if enters {
         return Ok(());
     }
     let pointer = info(p, "stackPtrOffsetReg");
@@ -45,8 +49,6 @@ pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
     let is_given =
         descriptor.strip_prefix("$sgpr").map_or(matches!(&*descriptor, "" | "$private_rsrc_reg"), |own| own == given);
     ensure!(is_given, "header", "", "the scratch descriptor is not in s{given}, but in {descriptor}");
-    let calls = q.instructions().any(|i| i.has("call"));
-    ensure!(!calls || value(q, "frameInfo.hasCalls") == "true", "header", "", "it calls, and hasCalls is not true");
     Ok(())
 }
 

@@ -215,9 +215,9 @@ impl Instruction {
         Some((kind, bits.parse().ok()?, way == "save"))
     }
 
-    /// Whole-wave spill code or copy (spec 7.5).
+    /// Whole-wave spill code (spec 7.5).
     pub fn is_whole_wave(&self) -> bool {
-        self.has("wwm-copy") || self.value("spill").starts_with("WWM_")
+        self.value("spill").starts_with("WWM_")
     }
 
     /// The immediate that an operand is.

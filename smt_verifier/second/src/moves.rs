@@ -31,7 +31,7 @@ pub fn read(context: &Context<'_>, text: &Function, i: &Instruction) -> Done<Opt
     let (lane_save, lane_restore) = (i.has("lane-save"), i.has("lane-restore"));
     let definitions = match spill {
         Some((_, _, saves)) => usize::from(!saves),
-        None if i.has("copy") || i.has("wwm-copy") || lane_save || lane_restore => 1,
+        None if i.has("copy") || lane_save || lane_restore => 1,
         None => return Ok(None),
     };
     let operands: Vec<&Operand> = i.explicit().collect();
@@ -48,7 +48,6 @@ pub fn read(context: &Context<'_>, text: &Function, i: &Instruction) -> Done<Opt
             Some(moved) => moved,
             None => return Ok(None),
         },
-        ([to, from], _) if i.has("wwm-copy") => form.whole_wave_copy(to, from)?,
         ([to, from, number, tied], _) if lane_save => {
             let same = to.same_register(tied) && tied.tied.is_none_or(|n| n == 0);
             let fits = same && is_word(to, true) && is_word(from, false) && i.memory.is_empty();
@@ -110,18 +109,6 @@ impl Form<'_> {
         let blank = to.lanes.get(from.lanes.len()..).unwrap_or(&[]).to_vec();
         let pairs = to.lanes.iter().copied().zip(from.lanes.clone()).collect();
         Ok(Some(Move { pairs, undef: from.is(UNDEF), vector_copy: vector(to), blank, ..Move::default() }))
-    }
-
-    fn whole_wave_copy(&self, to: &Operand, from: &Operand) -> Done<Move> {
-        let same = to.lanes.len() == from.lanes.len() && to.bits() == from.bits() && to.bits() % 32 == 0;
-        let vector = to.lanes.iter().chain(&from.lanes).all(|lane| lane.vector);
-        let fits = same && vector && self.exec_is_kept() && !from.is(UNDEF) && from.tied.is_none();
-        ensure!(fits, "move", self.i, "other operands than a copy of a whole wave has");
-        Ok(Move {
-            pairs: to.lanes.iter().copied().zip(from.lanes.clone()).collect(),
-            whole_wave: true,
-            ..Move::default()
-        })
     }
 
     /// Whether the header has a register for EXEC while an instruction runs for all threads (7.5).

@@ -22,9 +22,6 @@ pub struct Propagated {
 impl Propagated {
     pub fn of(after: &Function, processor: &Processor, limits: &Limits, coarse: bool) -> Self {
         let mut all = Propagated::default();
-        if after.has_virtual() {
-            return all;
-        }
         for joined in [false, true] {
             let text = all.texts.last().unwrap_or(after);
             // BranchFolder works out anew what some blocks declare.

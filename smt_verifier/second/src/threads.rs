@@ -500,9 +500,9 @@ impl State {
         }
     }
 
-    /// All lanes of vector slots, as places and as names (spec 6). Slots of scalars become lanes of registers.
-    pub fn in_memory(&self) -> [Set<Lane>; 2] {
-        let in_memory = |lane: &Lane| lane.of == Of::Slot && (lane.vector || lane.cell != 0);
+    /// All lanes of slots, as places and as names (spec 6); of slots of scalars only with `scalars`: they may become lanes of registers.
+    pub fn in_memory(&self, scalars: bool) -> [Set<Lane>; 2] {
+        let in_memory = |lane: &Lane| lane.of == Of::Slot && (scalars || lane.vector || lane.cell != 0);
         let parts = || self.classes.iter().map(|class| &class.part);
         [
             parts().flat_map(Part::all_places).filter(in_memory).collect(),

@@ -101,19 +101,27 @@ fn saves_of_a_tuple_follow_one_another() {
 }
 
 #[test]
-fn copies_of_whole_waves_need_a_register_for_exec() {
+fn spill_code_of_whole_waves_needs_a_register_for_exec() {
     let before = ["%0:vgpr_32 = COPY $vgpr0", "S_NOP 0, implicit %0"];
-    let check = |register: &str, copy: &str| {
+    let check = |register: &str, opcode: &str| {
         let place = "  stackPtrOffsetReg: '$sgpr32'\n";
         let with = |text: String| text.replace(place, &format!("{place}  sgprForEXECCopy: '{register}'\n"));
         let before = with(text(&["vgpr_32"], &[], &block("$vgpr0, $sgpr4", &before)));
-        let after = with(text(&[], &[], &block("$vgpr0, $sgpr4", &[copy, "S_NOP 0, implicit $vgpr4"])));
+        let save = format!(
+            "SI_SPILL_{opcode}_SAVE $vgpr0, %stack.0, $sgpr32, 0, implicit $exec :: (store (s32) into %stack.0, addrspace 5)"
+        );
+        let after = with(text(&[], &[4], &block("$vgpr0, $sgpr4", &[&save, "S_NOP 0, implicit $vgpr0"])));
         judge(&before, &after, &certificate("1- 1+ 2="))
     };
-    let free = "$sgpr80_sgpr81";
-    assert_eq!(check(free, "$vgpr4 = WWM_COPY $vgpr0, implicit $exec"), "");
-    assert_eq!(check("", "$vgpr4 = WWM_COPY $vgpr0, implicit $exec"), "move");
-    assert_eq!(check(free, "$sgpr5 = WWM_COPY $sgpr4, implicit $exec"), "move");
+    assert_eq!(check("$sgpr80_sgpr81", "WWM_V32"), "");
+    assert_eq!(check("", "WWM_V32"), "move");
+}
+
+#[test]
+fn whole_wave_copies_are_not_known() {
+    let before = ["%0:vgpr_32 = COPY $vgpr0", "S_NOP 0, implicit %0"];
+    let after = ["$vgpr4 = WWM_COPY $vgpr0, implicit $exec", "S_NOP 0, implicit $vgpr4"];
+    assert_eq!(rule(&["vgpr_32"], "$vgpr0", &before, &after, "1- 1+ 2="), "well-formed");
 }
 
 #[test]
@@ -278,7 +286,8 @@ fn what_p_overwrites_before_it_reads_it_q_may_overwrite_too() {
 /// A function that is called.
 fn callee(classes: &[&str], code: &[&str]) -> String {
     let body = block("$vgpr0, $sgpr30_sgpr31", code).replace("S_ENDPGM 0", "SI_RETURN");
-    text(classes, &[], &body).replace("amdgpu_kernel ", "").replace("isEntryFunction: true", "isEntryFunction: false")
+    let text = text(classes, &[], &body).replace("$sgpr96_sgpr97_sgpr98_sgpr99", "$private_rsrc_reg");
+    text.replace("amdgpu_kernel ", "").replace("isEntryFunction: true", "isEntryFunction: false")
 }
 
 #[test]

@@ -87,6 +87,11 @@ class TritonDriver(Struct, frozen=True):
             run = self._compile(replace(job, source=_with_file_name(job.source)), running)
             return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
         refuse_called_functions(job.source.decode(), where=options.input_name)
+        return self.resume(job, running)
+
+    def resume(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """The job, from the text as it is, or with what is undefined in it defined."""
+        options = job.options
         try:
             return self._resumed(job, running)
         except ToolFailure as failure:
