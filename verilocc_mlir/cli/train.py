@@ -69,7 +69,7 @@ def _options(command: Any) -> Any:
 @_options
 def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
     """Train a base model from scratch on the labelled problems in DIR."""
-    code = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
+    code = _commands().train(data, out, config=config, settings=_settings(pairs), base=None, say=_say)
     return int(code)
 
 
@@ -80,7 +80,7 @@ def train_adapter_command(
     data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...], base: Path
 ) -> int:
     """Train a LoRA adapter for one architecture family on a base model."""
-    code = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
+    code = _commands().train(data, out, config=config, settings=_settings(pairs), base=base, say=_say)
     return int(code)
 
 

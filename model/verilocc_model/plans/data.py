@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from verilocc_mlir.cost.compare import Judged, judge_figures, more
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import read_measurements
 from verilocc_mlir.pipeline.candidates import Answer
-from verilocc_mlir.pipeline.plans import LEAST_PROMISE
 from verilocc_mlir.results.measure import Measurement, Verdict
 from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_journal, read_lines, read_manifest, split_of
 from verilocc_model.corpus.sources import Cell
 
 DEFAULT = "default"
-_FOR_A_WAVE = 0.01
-"""Share of its cycles that a plan had to save for a wave, by the guard of the time the labels are of."""
+FIGURES = ("cycles", "waves", "spills", "issued")
+"""Of a code (``labels.figures``)."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Labels:
 
     Attributes:
         facts: as ``facts.facts`` gives them, and those of the first plan's text (``facts.text_facts``) where there are.
-        llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
+        llvm: ``cycles``, ``waves``, ``spills`` and ``issued`` of LLVM's default compile (``labels.figures``).
         plans: the same by answer (``pipeline.candidates``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
         texts: facts of the text that is allocated (``facts.text_facts``), by answer.
         alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
-        promises: what ``plan_rules.has_promise`` said of LLVM's default compile when it was labelled; None in labels of
-            the time when the greatest unit alone was asked, on every target.
+        has_promise: whether another order of the instructions could bring something worth a try, as LLVM's default
+            compile shows (``pipeline.plans.has_promise``).
     """
 
     cell: Cell
@@ -47,7 +47,7 @@ class Labels:
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
     texts: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
-    promises: bool | None = None
+    has_promise: bool = True
 
     @property
     def split(self) -> Split:
@@ -70,16 +70,6 @@ class Labels:
         )
 
     @property
-    def has_promise(self) -> bool:
-        """Whether another order of the instructions could bring something worth a try, by the ruler that the labels are
-        of, as LLVM's default compile shows.
-        """
-        if self.promises is not None:
-            return self.promises
-        units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
-        return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
-
-    @property
     def fast(self) -> tuple[str, ...]:
         """What ``-O=fast`` tries (``pipeline.portfolio``): the first plan; where that falls short of LLVM's, also
         with loads beside their use, the default plan, and one further plan (``plan_rules.extra_plan``).
@@ -92,13 +82,11 @@ class Labels:
         return (self.first, *(plan for plan in more if plan in self.plans and plan != self.first))
 
     def stands(self, plan: str) -> bool:
-        """Whether an answer stands, by the guard of the time the labels are of: an allocation with no more cycles than
-        LLVM's default compile, no more registers stored and reloaded, and fewer waves only for 1 % of the cycles.
-        """
-        chosen, llvm = self.plans.get(plan), self.llvm
-        if chosen is None or chosen["cycles"] > llvm["cycles"] or chosen["spills"] > llvm["spills"]:
+        """Whether an answer stands, as the guard of a compilation says (``pipeline.guard.shortfalls``)."""
+        chosen = self.plans.get(plan)
+        if chosen is None or more(chosen["spills"], self.llvm["spills"]):
             return False
-        return chosen["waves"] >= llvm["waves"] or chosen["cycles"] < (1 - _FOR_A_WAVE) * llvm["cycles"]
+        return judge_figures(_judged(chosen), _judged(self.llvm)).order <= 0
 
     def kept(self, plans: Iterable[str]) -> float:
         """Modelled cycles of what is kept where these are tried: the fewest of those that stand, else LLVM's."""
@@ -144,12 +132,16 @@ def _labels(data: Mapping[str, Any]) -> Labels:
         cpu,
         {plan: text for plan, text in texts.items() if text},
         {row["plan"]: row["same_as"] for row in data["plans"] if "same_as" in row},
-        data.get("promises"),
+        bool(data["promises"]),
     )
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(row[name]) for name in ("cycles", "waves", "spills")}
+    return {name: float(row[name]) for name in FIGURES}
+
+
+def _judged(figures: Mapping[str, float]) -> Judged:
+    return Judged(figures["cycles"], figures["spills"], int(figures["waves"]), figures["issued"])
 
 
 # Labels of plans by the clock: a data set once more, with what ``verilocc measure`` found in the place of the model.
@@ -245,7 +237,7 @@ def _row(row: Mapping[str, Any], clock: Mapping[str, float], wrong: set[str]) ->
     plan = row["plan"]
     if plan in clock and plan not in wrong and "cycles" in row:
         return {**row, "cycles": round(clock[plan], 1)}
-    unlabelled = {key: value for key, value in row.items() if key not in ("cycles", "waves", "spills", "same_as")}
+    unlabelled = {key: value for key, value in row.items() if key not in (*FIGURES, "same_as")}
     reason = "its results differ" if plan in wrong else row.get("reason", "not measured")
     return {**unlabelled, "reason": reason}
 

@@ -26,7 +26,6 @@ _LEAST = 10
 """Kernels to learn from."""
 
 Say = Callable[[str], None]
-Policies = Callable[[], Sequence[Policy]]
 
 
 def labels_of(data: Sequence[Path]) -> list[Labels]:
@@ -112,7 +111,6 @@ def _parts(
     kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy]
 ) -> Iterator[tuple[str, list[Score]]]:
     """Scores by part: the test part and what is held out, by policies fitted to the train part; then by folds."""
-    fitted = [*_fitted(baselines, train), *trained]
     seen = [kernel for kernel in kernels if not kernel.held_out]
     tests = {
         f"test part, fitted to {len(train)} kernels": [k for k in seen if k.split != "train"],
@@ -120,16 +118,17 @@ def _parts(
         "target held out": [kernel for kernel in kernels if "target" in kernel.held_out and kernel.split != "train"],
     }
     tests["all of these"] = list({id(kernel): kernel for test in tests.values() for kernel in test}.values())
+    fitted = [answers_of(policy, tests["all of these"]) for policy in [*_fitted(train), *trained]]
     for name, test in tests.items():
         yield from _scored(name, fitted, test)
 
     for name, key in _FOLDS.items():
-        folded = _cross_validated(kernels, key, baselines)
+        folded = _cross_validated(kernels, key)
         if folded:
             yield from _scored(name, folded, kernels)
 
 
-def _scored(name: str, policies: Sequence[Policy], kernels: Sequence[Labels]) -> Iterator[tuple[str, list[Score]]]:
+def _scored(name: str, asked: Sequence[Answers], kernels: Sequence[Labels]) -> Iterator[tuple[str, list[Score]]]:
     """On all of these kernels, on those where something is promised, and on those that LLVM spills registers of."""
     parts = {
         "": kernels,
@@ -138,7 +137,7 @@ def _scored(name: str, policies: Sequence[Policy], kernels: Sequence[Labels]) ->
     }
     for which, chosen in parts.items():
         if chosen:
-            yield f"{name}{which}", scores(policies, chosen)
+            yield f"{name}{which}", compared(asked, chosen)
 
 
 _FOLDS: Mapping[str, Callable[[Labels], Hashable]] = {
@@ -149,40 +148,23 @@ _FOLDS: Mapping[str, Callable[[Labels], Hashable]] = {
 """What is in one fold. Kernels that differ in target or limits alone are in the same one."""
 
 
-def _cross_validated(kernels: Sequence[Labels], key: Callable[[Labels], Hashable], policies: Policies) -> list[_Folded]:
-    """Each policy, for a kernel the one that learned from the other folds; none where there is one fold."""
+def _cross_validated(kernels: Sequence[Labels], key: Callable[[Labels], Hashable]) -> list[Answers]:
+    """What each policy answers for a kernel when it has learned from the other folds; none where there is one fold."""
     folds: dict[Hashable, list[Labels]] = {}
     for kernel in kernels:
         folds.setdefault(key(kernel), []).append(kernel)
-    by_kernel: dict[int, Sequence[Policy]] = {}
+    result: list[Answers] = []
     for name, test in folds.items():
         rest = [kernel for other, fold in folds.items() if other != name for kernel in fold if kernel.has_promise]
         if not rest:
             return []
-        fitted = _fitted(policies, rest)
-        by_kernel.update({id(kernel): fitted for kernel in test})
-    return [_Folded(number, by_kernel) for number in range(len(policies()))]
+        parts = [answers_of(policy, test) for policy in _fitted(rest)]
+        result = [Answers(a.policy, {**a.of, **b.of}) for a, b in zip(result or parts, parts, strict=True)]
+    return result
 
 
-class _Folded:
-    """The policy of that number, for each kernel the one that was not fitted to it."""
-
-    def __init__(self, number: int, by_kernel: dict[int, Sequence[Policy]]) -> None:
-        self._number, self._by_kernel = number, by_kernel
-        self.name = next(iter(by_kernel.values()))[number].name
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        raise NotImplementedError("its parts are fitted")
-
-    def reads(self, kernel: Labels) -> Any:
-        return self._by_kernel[id(kernel)][self._number].reads(kernel)
-
-    def expected(self, kernel: Labels) -> Any:
-        return self._by_kernel[id(kernel)][self._number].expected(kernel)
-
-
-def _fitted(policies: Policies, kernels: Sequence[Labels]) -> Sequence[Policy]:
-    result = policies()
+def _fitted(kernels: Sequence[Labels]) -> Sequence[Policy]:
+    result = baselines()
     for policy in result:
         policy.fit(kernels)
     return result
@@ -228,44 +210,44 @@ class Score:
     cpu: float | None
 
 
-def scores(policies: Iterable[Policy], test: Sequence[Labels], seed: int = 0) -> list[Score]:
+@dataclass(frozen=True)
+class Answers:
+    """What a policy answers.
+
+    Attributes:
+        of: for a kernel, by its ``id``: answers in the order in which they are tried, and those whose texts it reads.
+    """
+
+    policy: str
+    of: Mapping[int, tuple[Sequence[str], Collection[str]]]
+
+
+def answers_of(policy: Policy, kernels: Iterable[Labels]) -> Answers:
+    return Answers(policy.name, {id(kernel): (ranked(policy, kernel), policy.reads(kernel)) for kernel in kernels})
+
+
+def scores(policies: Iterable[Policy], test: Sequence[Labels]) -> list[Score]:
     """Every fitted policy with each number of plans in ``TRIED``, then the oracle."""
-    best = _gains(Oracle(), test, 1)
-    rows: list[Score] = []
-    for asked in (*policies, Oracle()):
-        policy = _Once(asked)
-        for tried in TRIED if not isinstance(asked, Oracle) else (1,):
-            rows.append(_score(policy, tried, test, best, seed))
-    return rows
+    return compared([answers_of(policy, test) for policy in policies], test)
 
 
-class _Once:
-    """A policy that is asked once for each kernel."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy, self._known = policy, dict[int, Mapping[str, float]]()
-        self.name = policy.name
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        raise NotImplementedError("it is fitted")
-
-    def reads(self, kernel: Labels) -> Collection[str]:
-        return self._policy.reads(kernel)
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        if id(kernel) not in self._known:
-            self._known[id(kernel)] = self._policy.expected(kernel)
-        return self._known[id(kernel)]
+def compared(asked: Iterable[Answers], test: Sequence[Labels]) -> list[Score]:
+    """``scores`` of what policies answered."""
+    oracle, rule = answers_of(Oracle(), test), answers_of(Rule(), test)
+    best = _gains(oracle, test, 1)
+    tries = [(one, tried) for one in asked for tried in TRIED] + [(oracle, 1)]
+    return [_score(one, tried, test, best, _gains(rule, test, tried)) for one, tried in tries]
 
 
-def _score(policy: Policy, tried: int, test: Sequence[Labels], best: Array, seed: int) -> Score:
-    gains = _gains(policy, test, tried)
-    cycles, low, high = interval(gains, seed)
+def _score(answers: Answers, tried: int, test: Sequence[Labels], best: Array, rule: Array) -> Score:
+    gains = _gains(answers, test, tried)
+    cycles, low, high = interval(gains)
     share = round(float(gains.sum() / best.sum()), 3) if best.sum() else None
-    unguarded = max((kernel.unguarded(plan) for kernel in test for plan in ranked(policy, kernel)[:1]), default=0.0)
+    first = (kernel.unguarded(plan) for kernel in test for plan in answers.of[id(kernel)][0][:1])
     return Score(
-        policy.name, tried, len(test), cycles, low, high, interval(gains - _gains(Rule(), test, tried), seed), share,
-        round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(unguarded), 3), _cpu(policy, test, tried),
+        answers.policy, tried, len(test), cycles, low, high, interval(gains - rule), share,
+        round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(max(first, default=0.0)), 3),
+        _cpu(answers, test, tried),
     )  # fmt: skip
 
 
@@ -277,16 +259,17 @@ def interval(gains: Sequence[float] | Array, seed: int = 0) -> tuple[float, floa
     return round(float(np.exp(gains.mean())), 4), round(float(low), 4), round(float(high), 4)
 
 
-def _gains(policy: Policy, test: Sequence[Labels], tried: int) -> Array:
-    return np.array([min((k.gain(plan) for plan in ranked(policy, k)[:tried]), default=0.0) for k in test])
+def _gains(answers: Answers, test: Sequence[Labels], tried: int) -> Array:
+    return np.array([min(map(k.gain, answers.of[id(k)][0][:tried]), default=0.0) for k in test])
 
 
-def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
+def _cpu(answers: Answers, test: Sequence[Labels], tried: int) -> float | None:
     fast = sum(_of(kernel, kernel.fast) for kernel in test)
     total = 0.0
     for kernel in test:
-        total += _texts(kernel, policy.reads(kernel)) if kernel.has_promise else 0.0
-        total += _of(kernel, (*kernel.fast, *ranked(policy, kernel)[:tried]))
+        ranking, reads = answers.of[id(kernel)]
+        total += _texts(kernel, reads) if kernel.has_promise else 0.0
+        total += _of(kernel, (*kernel.fast, *ranking[:tried]))
     return round(total / fast, 2) if fast else None
 
 

@@ -31,8 +31,6 @@ NEIGHBOURS, KERNELS = "neighbours.json", "neighbours.safetensors"
 _NEIGHBOURS = 7
 _SEEN = 8
 """Kernels that have to have an answer for anything to be learned of it."""
-_SHRINK = 3.0
-"""Kernels without a gain that each mean is taken together with: few kernels say little."""
 
 
 class Policy(Protocol):
@@ -72,38 +70,6 @@ class _OfFactsAlone:
 
     def reads(self, kernel: Labels) -> Collection[str]:
         return ()
-
-
-class Default(_OfFactsAlone):
-    """Never another plan."""
-
-    name = "always the default"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        return {}
-
-
-class BestByTarget(_OfFactsAlone):
-    """The answer with the best mean gain on a target; for a target without labels, on those of its kind."""
-
-    name = "best single answer by target"
-
-    def __init__(self) -> None:
-        self._means: dict[str, dict[str, float]] = {}
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        for key in {key for kernel in kernels for key in (kernel.cell.target, kind(kernel.cell.target))}:
-            of_key = [k for k in kernels if key in (k.cell.target, kind(k.cell.target))]
-            plans = dict.fromkeys(plan for kernel in of_key for plan in kernel.plans)
-            self._means[key] = {
-                plan: sum(kernel.gain(plan) for kernel in of_key) / (len(of_key) + _SHRINK) for plan in plans
-            }
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        name = kernel.cell.target
-        return self._means.get(name) or self._means.get(kind(name), {})
 
 
 class Nearest(_OfFactsAlone):
@@ -218,7 +184,7 @@ class Oracle(_OfFactsAlone):
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), Rule(), BestByTarget(), Nearest(), Texts(), Critic(texts=False), Critic()]
+    return [Rule(), Nearest(), Texts(), Critic()]
 
 
 def kind(name: str) -> str:
