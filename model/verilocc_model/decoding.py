@@ -328,20 +328,7 @@ ScoredPaths = Sequence[tuple[tuple[int, ...], Scores]]
 """The known scores, each with the tokens of an answer that they follow; the first follow no token."""
 
 
-class Choice(Protocol):
-    """Reads answers from scores. The ``number`` of a question and a seed decide the noise that turns the best answer
-    into a sample."""
-
-    def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
-        """Whether the known scores show that the draft is the best answer."""
-        ...
-
-    def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """Answers, best score first; at least all of ``options``, if given. ``look`` gets further scores."""
-        ...
-
-
-def choice_of(writing: Writing, temperature: float, seed: int) -> Choice:
+def choice_of(writing: Writing, temperature: float, seed: int) -> _OfTokens | _OfText:
     """The choice for a writing: the best answer at temperature 0, else a sample."""
     if isinstance(writing, Text):
         return _OfText(writing, temperature, seed)
@@ -349,7 +336,10 @@ def choice_of(writing: Writing, temperature: float, seed: int) -> Choice:
 
 
 class _OfTokens:
-    """The choice for a vocabulary with a token for each word."""
+    """The choice for a vocabulary with a token for each word.
+
+    The ``number`` of a question and the seed decide the noise that turns the best answer into a sample.
+    """
 
     def __init__(self, temperature: float, seed: int) -> None:
         self._temperature = temperature
@@ -357,10 +347,14 @@ class _OfTokens:
         self._known = VOCABULARY
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
+        """Whether the known scores show that the draft is the best answer."""
         return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """All words, because sorting them is faster than listing the options."""
+        """Answers, best score first; at least all of ``options``, if given. ``look`` gets further scores.
+
+        Here all words, because sorting them is faster than listing the options.
+        """
         return (self._known.words[token] for token in _descending(self._noisy(scored[0][1], number)))
 
     def _noisy(self, scores: Scores, number: int) -> Scores:

@@ -351,7 +351,7 @@ def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_data_set_has_one_writer_at_a_time(tmp_path: Path) -> None:
     first = ShardWriter(tmp_path, {}, {})
-    with pytest.raises(InputError, match="another process adds to this data set"):
+    with pytest.raises(InputError, match="another run is writing here"):
         ShardWriter(tmp_path, {}, {})
     del first
     ShardWriter(tmp_path, {}, {})

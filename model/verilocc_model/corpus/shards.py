@@ -7,10 +7,8 @@ SHA-256. A run that was cut off leaves at most a shard that the journal does not
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ from msgspec.structs import replace
 from verilocc_mlir.allocators.bounds import Demand
 from verilocc_mlir.allocators.protocol import Refutation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.files import write_whole
+from verilocc_mlir.files import JsonLines, records_in, write_whole
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
@@ -57,7 +55,7 @@ class ShardWriter:
         self._directory = directory
         self._head = {"version": DATA_VERSION, "parameters": dict(parameters), "made_with": dict(versions)}
         directory.mkdir(parents=True, exist_ok=True)
-        self._held = _hold(directory)
+        self._lines = JsonLines(directory / JOURNAL)
         manifest = directory / MANIFEST
         if manifest.exists():
             manifest_there = read_manifest(directory)
@@ -68,7 +66,7 @@ class ShardWriter:
                         where=str(manifest),
                         hint="continue it with those, or choose another directory",
                     )
-        self.journal = list(read_journal(directory))
+        self.journal = self._lines.records
         self._shards: dict[str, dict[str, Any]] = {}
         for row in self.journal:
             if row["shard"] and row["shard"] not in self._shards:
@@ -89,13 +87,9 @@ class ShardWriter:
             data = zstandard.ZstdCompressor(level=_LEVEL).compress("".join(f"{x}\n" for x in lines).encode())
             write_whole(self._directory / name, data, durable=True)
             self._shards[name] = {"records": len(lines), "sha256": hashlib.sha256(data).hexdigest()}
-        with (self._directory / JOURNAL).open("ab") as stream:
-            for row in rows:
-                whole = {**row, "shard": name}
-                stream.write(json.dumps(whole, sort_keys=True).encode() + b"\n")
-                self.journal.append(whole)
-            stream.flush()
-            os.fsync(stream.fileno())
+        for row in rows:
+            self._lines.add({**row, "shard": name})
+            self.journal.append({**row, "shard": name})
         self._write_manifest()
 
     def add_all(
@@ -129,32 +123,6 @@ class ShardWriter:
         write_whole(self._directory / MANIFEST, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
 
 
-class _Descriptor:
-    """Closes when nothing refers to it any more."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __del__(self) -> None:
-        os.close(self._number)
-
-
-def _hold(directory: Path) -> _Descriptor:
-    """Keep other writers out for as long as what is returned lives: two would give one number to two shards.
-
-    Raises:
-        InputError: another writer is there.
-    """
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        hint = "wait for it, or end it"
-        raise InputError("another process adds to this data set", where=str(directory), hint=hint) from error
-    return _Descriptor(descriptor)
-
-
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest.
 
@@ -171,16 +139,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_journal(directory: Path) -> Iterator[dict[str, Any]]:
-    """The journal's lines; a last line that was cut off is removed."""
+def read_journal(directory: Path) -> list[dict[str, Any]]:
+    """The journal's rows."""
     path = directory / JOURNAL
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    if data and not data.endswith(b"\n"):
-        data = data[: data.rfind(b"\n") + 1]
-        write_whole(path, data)
-    yield from map(json.loads, data.splitlines())
+    return records_in(path.read_bytes())[0] if path.exists() else []
 
 
 def read_lines(directory: Path) -> Iterator[str]:
@@ -241,7 +203,6 @@ def summary(journal: Rows) -> dict[str, Any]:
         }
         for target, source, family in names
     ]
-    seconds = [row["seconds"] for row in journal if not row["failure"]]
     return {
         "kernels": len(journal),
         "kernels_failed": sum(bool(row["failure"]) for row in journal),
@@ -257,13 +218,6 @@ def summary(journal: Rows) -> dict[str, Any]:
         "phases": {
             phase: _phase([record for _, record in records if record["phase"] == phase]) for phase in ("sgpr", "vgpr")
         },
-        "over_pressure": {
-            target: _share([record for row, record in records if row["target"] == target and record["phase"] == "vgpr"])
-            for target in sorted({row["target"] for row, _ in records})
-        },
-        "seconds_per_kernel": {"median": median(seconds), "mean": round(sum(seconds) / len(seconds), 2)}
-        if seconds
-        else None,
         "cells": cells,
     }
 
@@ -291,10 +245,6 @@ def _teacher(name: str, problems: Rows) -> dict[str, Any]:
         "labels_where_it_fits": f"{labelled} of {len(fitting)}",
         "refused": dict(reasons.most_common(6)),
     }
-
-
-def _share(problems: Rows) -> str:
-    return f"{sum(not one['fits'] for one in problems)} of {len(problems)}"
 
 
 def _general(reason: str) -> str:
