@@ -16,7 +16,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     DynamicCache,
-    GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -24,7 +23,6 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_model.card import read_card
 from verilocc_model.decoding import Scores
 from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, VOCABULARY, Domain, Text, Writing
 from verilocc_model.training.config import TrainConfig
@@ -41,19 +39,12 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
     ``config.start`` names.
 
     Raises:
-        InputError: the named model does not exist, or text is to be written and no model is named.
+        InputError: the named model does not exist.
     """
     torch.manual_seed(config.seed)
+    if config.init or config.start:
+        return load_model(Path(config.init or config.start)).float()
     vocabulary = VOCABULARY
-    if config.init:
-        read_card(Path(config.init))
-        return load_model(Path(config.init)).float()
-    if config.encoding == TEXT:
-        if not config.start:
-            raise InputError("text is for pretrained models", hint="--set start=DIR names one")
-        return load_model(Path(config.start)).float()
-    if config.start:
-        return _taken(Path(config.start), len(vocabulary.words))
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=-(-len(vocabulary.words) // 64) * 64,
@@ -69,19 +60,6 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
             eos_token_id=None,
         )
     )
-
-
-def _taken(directory: Path, size: int) -> PreTrainedModel:
-    """A pretrained model with new embeddings for other words; its other weights stay."""
-    model: Any = load_model(directory).float()
-    model.resize_token_embeddings(-(-size // 64) * 64)
-    spread = float(getattr(model.config, "initializer_range", 0.02))
-    for table in (model.get_input_embeddings(), model.get_output_embeddings()):
-        torch.nn.init.normal_(table.weight, std=spread)
-    model.generation_config = GenerationConfig()
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        setattr(model.config, name, None)
-    return model
 
 
 def parameters(model: PreTrainedModel) -> int:

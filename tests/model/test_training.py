@@ -42,7 +42,6 @@ answering = late("verilocc_model.allocator")
 adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
-transformers = late("transformers")
 TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950", "attn_d64.gfx950")
 
 
@@ -172,26 +171,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert json.loads((out / "checkpoint" / "progress.json").read_text())["step"] > steps
     with pytest.raises(InputError, match="another seed"):
         training.train([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
-
-
-@pytest.mark.long
-def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
-    shape = transformers.Qwen2Config(
-        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=1024,
-    )  # fmt: skip
-    transformers.Qwen2ForCausalLM(shape).save_pretrained(tmp_path / "qwen")
-    data = tmp_path / "data"
-    data.mkdir()
-    write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
-    config = load_config(None, {**SMALL.to_data(), "tokens": 3000, "start": str(tmp_path / "qwen")})
-    assert training.train([data], config, tmp_path / "run", lambda line: None)
-    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model_type"] == "qwen2"
-    problem, _ = answered("gemm_mma_lds.gfx942", "sgpr")
-    proposal = answering.ModelAllocator(tmp_path / "run" / "model").allocate(problem)
-    assert prove(problem, proposal).outcome is Outcome.PROVED
-    with pytest.raises(InputError, match="no model that can be loaded"):
-        training.train([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
 
 
 def test_refutations_become_facts() -> None:

@@ -70,6 +70,10 @@ class Stream:
         stream = cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
         return islice(stream, self.kernels)
 
+    def for_one(self) -> Stream:
+        """What decides the lines of a kernel: processes get it when they start."""
+        return self
+
     def lines(self, cell: Cell, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
         """A kernel's lines of the data set, each with its facts for the journal.
 
@@ -138,7 +142,7 @@ def make(
     done_cells = {row["cell"] for row in writer.journal}
     todo = [cell for cell in recipe.cells() if cell.name not in done_cells]
     earlier_problems = _EarlierProblems(writer.journal)
-    results = runner(partial(recipe.lines, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
+    results = runner(partial(recipe.for_one().lines, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
     with closing(results):
         entries = (_journal_row(outcome, earlier_problems) for outcome in results)
         writer.add_all(entries, len(todo), progress)

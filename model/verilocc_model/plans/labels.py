@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,10 @@ class PlanRecipe(Stream):
     def cells(self) -> Iterable[Cell]:
         """The kernels in order."""
         return self.listed[: self.kernels] if self.listed else super().cells()
+
+    def for_one(self) -> Stream:
+        """See ``Stream``: a long list would not fit."""
+        return replace(self, listed=())
 
     def lines(self, cell: Cell, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
         """A kernel's line: facts, LLVM's default compile, and what came of each answer.

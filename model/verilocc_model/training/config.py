@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import ValidationError, convert
 
 from verilocc_mlir.errors import InputError
-from verilocc_model.encoding.vocabulary import WORDS
 
 
 @dataclass(frozen=True)
@@ -18,11 +17,9 @@ class TrainConfig:
     """A training run.
 
     Attributes:
-        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with. Unless ``encoding``
-            is ``text``, its embeddings are replaced by new ones for the domain's words. The shape below is not used.
+        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with, which reads and
+            writes the words as text under its own tokenizer. The shape below is not used.
         init: directory of a model of this project to continue with, its words included: another stage of its training.
-        encoding: ``words``: a token for each word of the domain; ``text``: the words as text under the tokenizer of
-            ``start``, whose embeddings stay. An adapter has its base's encoding.
         hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
         window: most tokens of a training sequence.
         batch_tokens: tokens of a step, padding included.
@@ -45,7 +42,6 @@ class TrainConfig:
 
     start: str = ""
     init: str = ""
-    encoding: Literal["words", "text"] = WORDS
     hidden: int = 256
     layers: int = 6
     heads: int = 4

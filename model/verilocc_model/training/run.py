@@ -22,7 +22,7 @@ from verilocc_model.allocator import ADAPTERS, applied_for, family_of
 from verilocc_model.card import CARD, encoding_of, read_card, write_card
 from verilocc_model.corpus.shards import split_of
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, Writing
+from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, Domain, Writing
 from verilocc_model.training import loop
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import encoded
@@ -98,15 +98,16 @@ def train(
     Raises:
         InputError: no data; no base; another configuration was begun in ``out``.
     """
-    card = None if base is None else read_card(base)
+    named = config.init or config.start
+    start = base or (Path(named) if named else None)
+    card = read_card(start) if start else {}
     _same_run(out, config)
     begun = loop.find(out)
-    start = Path(config.start) if base is None else base
-    if base is None or card is None:
+    if base is None:
         model: Any = lm.load_model(begun) if begun else lm.new_model(config)
         about = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
         if config.init:
-            about["init"] = read_card(Path(config.init))["name"]
+            about["init"] = card["name"]
     else:
         # The adapter's files name the base's directory, so it must be absolute.
         frozen = lm.load_model(base.resolve()).float()
@@ -118,7 +119,7 @@ def train(
             PeftModel.from_pretrained(frozen, str(begun), is_trainable=True) if begun else get_peft_model(frozen, shape)
         )
         about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
-    writing = lm.load_writing(start, config.encoding if card is None else encoding_of(card))
+    writing = lm.load_writing(start, encoding_of(card)) if start else Domain()
     model.train()
     say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
     trainer = Trainer(model, config, out, say, writing)
@@ -145,11 +146,13 @@ def _same_run(out: Path, config: TrainConfig) -> None:
     write_whole(path, json.dumps(config.to_data(), indent=1).encode())
 
 
-def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path) -> None:
+def _finish(
+    out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path | None
+) -> None:
     """Write the result: weights, card, metrics, and the tokenizer of ``start`` where the model writes text."""
     final = out / "model"
     model.save_pretrained(final, safe_serialization=True)
-    if trainer.writing.kind == TEXT:
+    if start and trainer.writing.kind == TEXT:
         lm.copy_tokenizer(start, final)
     rows = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
     card = {
