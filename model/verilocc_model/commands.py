@@ -67,25 +67,16 @@ def adapt_command(
     return ExitCode.PROVED
 
 
-def train_plans(data: Sequence[Path], out: Path, *, say: Say) -> int:
-    """Fit what states answers from the facts of a kernel alone."""
-    kernels = plans.to_learn_from(plans.labels_of(data), data)
-    model = Nearest()
+def train_plans(kind: type[Nearest | Critic], data: Sequence[Path], out: Path, *, everything: bool, say: Say) -> int:
+    """Fit what states answers from the facts of a kernel alone, or what ranks plans by their texts; with ``everything``
+    to all labelled kernels, also those held out.
+    """
+    labelled = plans.labels_of(data)
+    kernels = labelled if everything else plans.to_learn_from(labelled, data)
+    model = kind()
     model.fit(kernels)
     model.save(out)
     say(f"the model of {len(kernels)} kernels is in {out}")
-    return ExitCode.PROVED
-
-
-def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say) -> int:
-    """Train what ranks plans by their texts; with ``everything`` on all labelled kernels, also those held out."""
-    labelled = plans.labels_of(data)
-    kernels = labelled if everything else plans.to_learn_from(labelled, data)
-    critic = Critic()
-    say(f"training on {len(kernels)} kernels")
-    critic.fit(kernels)
-    critic.save(out)
-    say(f"the critic is in {out}")
     return ExitCode.PROVED
 
 

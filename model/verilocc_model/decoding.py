@@ -355,7 +355,7 @@ class _OfTokens:
 
         Here all words, because sorting them is faster than listing the options.
         """
-        return (self._known.words[token] for token in _descending(self._noisy(scored[0][1], number)))
+        return (self._known.words[token] for token in np.argsort(-self._noisy(scored[0][1], number), kind="stable"))
 
     def _noisy(self, scores: Scores, number: int) -> Scores:
         if not self._temperature:
@@ -437,15 +437,3 @@ class _OfText:
             path = self._writing.column_path(self._writing.answer(word))
             prefixes.update(path[:k] for k in range(1, len(path) + 1))
         return prefixes
-
-
-def _descending(scores: Scores) -> Iterator[int]:
-    """Tokens, best score first; the first few without sorting all."""
-    few = min(16, len(scores))
-    top = np.argpartition(-scores, few - 1)[:few]
-    top = top[np.argsort(-scores[top], kind="stable")]
-    yield from (int(t) for t in top)
-    yielded = set(top.tolist())
-    for token in np.argsort(-scores, kind="stable"):
-        if int(token) not in yielded:
-            yield int(token)

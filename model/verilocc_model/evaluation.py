@@ -49,8 +49,7 @@ DRAFTS = ("draft", MEETING)
 POLICIES = ("model", *DRAFTS, "first-fit", "random")
 EXACT = "exact"
 ALGORITHMS = (EXACT, IMPROVED)
-FIRST, TOLD, BLIND = "first", "told", "blind"
-_AGAIN_SEED = 500_000
+FIRST, TOLD = "first", "told"
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,8 @@ class EvalConfig:
         modes: of ``MODES``.
         policies: of ``POLICIES`` and ``ALGORITHMS``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
-        feedback: make two second attempts after each unmasked answer of the model that is refuted. The first attempt is
-            told what was refuted, keeps what need not move, and takes the best-ranked answer. The second is told
-            nothing and samples.
+        feedback: make a second attempt after each unmasked answer of the model that is refuted. It is told what was
+            refuted, keeps what need not move, and takes the best-ranked answer.
         temperature: temperature of the samples.
         seed: seed of the samples and of the random policy.
         seconds: wall time for one answer.
@@ -87,7 +85,7 @@ class Row:
     Attributes:
         sample: -1 for the answer that is not sampled.
         attempt: ``FIRST``; or a second attempt after the answer of the same ``sample`` was refuted, ``TOLD`` what was
-            refuted, or ``BLIND``.
+            refuted.
         price, deterministic, greedy: the prices of this answer and of the other allocators' answers; None without one.
         decode_seconds: CPU time of building tables and decoding.
         wall_seconds: wall time of building tables, decoding and the proof.
@@ -145,7 +143,6 @@ def _of_problem(record: Record, model: Callable[[str], Scorer] | None, config: E
                 yield row
                 if policy == "model" and mode == "unmasked" and config.feedback and refuted:
                     yield asked(sample, TOLD, refuted)[0]
-                    yield asked(sample, BLIND, ())[0]
 
 
 def _rivals(record: Record) -> tuple[Price | None, Price | None]:
@@ -180,11 +177,9 @@ def _answered(
     attempt: str,
     refuted: tuple[Refutation, ...],
 ) -> tuple[Row, tuple[Refutation, ...]]:
-    # A prompt that says what was refuted differs from the first. The same prompt gives another answer only if sampled.
-    best_ranked = attempt == TOLD or (attempt == FIRST and sample < 0)
-    temperature = 0.0 if best_ranked else config.temperature
-    seed = config.seed * 1000 + sample + (_AGAIN_SEED if attempt != FIRST else 0)
-    sampling = Sampling(temperature, seed, config.seconds)
+    # A prompt that says what was refuted differs from the first, so the best-ranked answer does too.
+    temperature = 0.0 if attempt == TOLD or sample < 0 else config.temperature
+    sampling = Sampling(temperature, config.seed * 1000 + sample, config.seconds)
     start, cpu = time.perf_counter(), time.process_time()
     decoded = Decoded()
     outcome, reason = "failed", ""
@@ -316,10 +311,8 @@ def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     told_rows = [r for r in rows if r.attempt == TOLD]
     if told_rows:
-        blind = [r for r in rows if r.attempt == BLIND]
         result["refuted_at_first"] = len(told_rows)
         result["second_attempt_told"] = _share(sum(r.proved for r in told_rows), len(told_rows))
-        result["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.attempt == FIRST and row.name + row.phase in fitting:
@@ -342,40 +335,12 @@ def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
     return result
 
 
-def better_than(rows: Sequence[Row], rival: str, mode: str = "masked") -> list[dict[str, Any]]:
-    """For each cell, how often the model's price is below, equal to and above another policy's."""
-    prices: dict[tuple[str, ...], dict[str, Price | None]] = {}
-    for r in rows:
-        if r.mode == mode and r.sample < 0 and r.attempt == FIRST:
-            key = (r.target, r.family, r.source, r.name, r.phase)
-            prices.setdefault(key, {})[r.policy] = r.price
-    cells: dict[tuple[str, ...], list[int]] = {}
-    for key, price_of_policy in prices.items():
-        price, rival_price = price_of_policy.get("model"), price_of_policy.get(rival)
-        if price is not None and rival_price is not None:
-            cell = cells.setdefault(key[:3], [0, 0, 0])
-            cell[0 if price < rival_price else 1 if price == rival_price else 2] += 1
-    return [
-        {
-            **dict(zip(("target", "family", "source"), cell, strict=True)),
-            "against": rival,
-            "below": counts[0],
-            "equal": counts[1],
-            "above": counts[2],
-        }
-        for cell, counts in sorted(cells.items())
-    ]
-
-
 def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> dict[str, Any]:
     """The report of a run; ``rows`` have their values in the order of ``columns``."""
     return {
         **about,
         "config": asdict(config),
         "cells": summary(rows),
-        "prices": [
-            entry for other in (*DRAFTS, "first-fit", "random", *ALGORITHMS) for entry in better_than(rows, other)
-        ],
         "columns": [field.name for field in fields(Row)],
         "rows": [list(asdict(row).values()) for row in rows],
     }

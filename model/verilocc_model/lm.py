@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_model.decoding import Scores
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, VOCABULARY, Domain, Text, Writing
+from verilocc_model.encoding.vocabulary import BEGIN, DOMAIN, PAD, TEXT, VOCABULARY, Text, Writing
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.
@@ -85,7 +85,7 @@ def load_writing(directory: Path, kind: str) -> Writing:
         InputError: it writes text and has no tokenizer, or one that cannot tell the words apart.
     """
     if kind != TEXT:
-        return Domain()
+        return DOMAIN
     path = directory / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -137,14 +137,14 @@ class LanguageModel:
             words.
         name: its name in answers and reports.
         limit: most tokens of a window.
-        writing: how words become its tokens; None: the domain's writing.
+        writing: how words become its tokens.
     """
 
-    def __init__(self, model: Any, name: str, limit: int, writing: Writing | None = None) -> None:
+    def __init__(self, model: Any, name: str, limit: int, writing: Writing = DOMAIN) -> None:
         self.model = model
         self.name = name
         self.limit = limit
-        self.writing = writing or Domain()
+        self.writing = writing
         self._cache = DynamicCache()
         self._read = 0
 

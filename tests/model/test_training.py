@@ -262,11 +262,11 @@ def test_a_second_attempt_is_told_what_was_refuted() -> None:
     config = EvalConfig(modes=("unmasked",), policies=("model",), feedback=True)
     rows = list(evaluate(problems()[:1], lambda target: Wrong(), config))
     assert [(r.sample, r.attempt, r.outcome) for r in rows] == [
-        (-1, "first", "refuted"), (-1, "told", "refuted"), (-1, "blind", "refuted"),
+        (-1, "first", "refuted"), (-1, "told", "refuted"),
     ]  # fmt: skip
     (cell,) = summary(rows)
-    assert cell["second_attempt_told"] == cell["second_attempt_blind"] == 0.0
-    assert rows[1].tokens > rows[2].tokens
+    assert cell["second_attempt_told"] == 0.0
+    assert rows[1].tokens > rows[0].tokens
 
 
 def test_plans_are_shown_again_and_alone_with_other_grants(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verilocc_mlir.allocators.bounds import Ceiling
-from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement
 from verilocc_model.encoding.placing import Advice, Placing
@@ -39,6 +38,9 @@ from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Joining,
 
 class Episode:
     """One way through the questions of a problem.
+
+    Attributes:
+        joining, planning, placing: its stages; ``placing`` is None until there is a plan.
 
     Args:
         mask: take only answers that the mask allows.
@@ -71,10 +73,10 @@ class Episode:
         lookahead = lookahead and mask
         self._advice = dict(advice or {})
         self._alone = not lookahead if alone is None else alone
-        self._joining = Joining(table, mask=mask)
-        self._planning = Planning(
+        self.joining = Joining(table, mask=mask)
+        self.planning = Planning(
             table,
-            self._joining,
+            self.joining,
             mask=mask,
             lookahead=lookahead,
             alone=self._alone,
@@ -82,16 +84,16 @@ class Episode:
             prospects=Prospects() if prospects is None else prospects,
             sure=sure,
         )
-        self._placing: Placing | None = None
+        self.placing: Placing | None = None
 
     @property
     def stage(self) -> str:
         """The stage of the next question; ``done`` after the last."""
-        if not self._joining.done:
+        if not self.joining.done:
             return "joining"
-        if self._placing is None:
+        if self.placing is None:
             return "planning"
-        return "done" if self._placing.done else "placing"
+        return "done" if self.placing.done else "placing"
 
     def header(self) -> tuple[str, ...]:
         """The words that a window begins with: the problem as a whole, and the plan once there is one."""
@@ -105,10 +107,10 @@ class Episode:
         ]  # fmt: skip
         for k in t.steps[:3]:
             words += ["wave-at", f"grant{k}"]
-        if self._placing is None:
+        if self.placing is None:
             words.append(self.stage)
         else:
-            words += ["placing", *self._planning.words]
+            words += ["placing", *self.planning.words]
         return tuple(words)
 
     def question(self) -> Question | None:
@@ -119,21 +121,21 @@ class Episode:
         """Answer the question. False where the mask forbids the word; nothing changes then."""
         if not self._asking.answer(word):
             return False
-        if self._placing is None and self._planning.done:
+        if self.placing is None and self.planning.done:
             self._start_placing()
         return True
 
     def mark(self) -> int:
         """The current position, for ``rewind``."""
-        return (self._placing or self._joining).mark()
+        return (self.placing or self.joining).mark()
 
     def rewind(self, mark: int) -> None:
         """Take back all answers since ``mark``, none of which may have displaced anything or been final."""
-        if self._placing is not None:
-            self._placing.rewind(mark)
-        elif self._joining.mark() > mark:
-            self._joining.rewind(mark)
-            self._planning.forget()
+        if self.placing is not None:
+            self.placing.rewind(mark)
+        elif self.joining.mark() > mark:
+            self.joining.rewind(mark)
+            self.planning.forget()
 
     def options(self) -> Iterator[str]:
         """Words that could answer the question, most of which the mask may forbid."""
@@ -149,53 +151,19 @@ class Episode:
     @property
     def starts(self) -> list[int]:
         """The cell that each range of the canonical problem starts at; -1: none yet, or an answer named none."""
-        return [-1] * len(self.table.singles) if self._placing is None else self._placing.starts
-
-    # --- of one stage ---------------------------------------------------------------------------------------------
-
-    @property
-    def joint(self) -> int:
-        """The pair that is asked about, as an index of ``table.joints``."""
-        return self._joining.joint
-
-    @property
-    def shares(self) -> tuple[Ceiling, ...]:
-        """Ways to share the granted registers, once they are granted."""
-        return self._planning.shares
-
-    def ample(self, order: int) -> int:
-        """See ``Planning.ample``."""
-        return self._planning.ample(order)
-
-    def sure_plan(self) -> tuple[str, str, str] | None:
-        """See ``Planning.sure_plan``. It is called before the first answer that plans."""
-        return self._planning.sure_plan()
-
-    def current(self) -> Item:
-        return self._started.current()
-
-    def word_at(self, start: int) -> str:
-        """While placing, the word that puts the current item at cell ``start``: a pointer if one leads there, else a
-        number."""
-        return self._started.word_at(start)
+        return [-1] * len(self.table.singles) if self.placing is None else self.placing.starts
 
     @property
     def _asking(self) -> Joining | Planning | Placing:
-        if not self._joining.done:
-            return self._joining
-        return self._planning if self._placing is None else self._placing
-
-    @property
-    def _started(self) -> Placing:
-        if self._placing is None:
-            raise AssertionError("there is no plan yet")
-        return self._placing
+        if not self.joining.done:
+            return self.joining
+        return self.planning if self.placing is None else self.placing
 
     def _start_placing(self) -> None:
-        plan = self._planning
-        self._placing = Placing(
+        plan = self.planning
+        self.placing = Placing(
             self.table,
-            self._joining.items,
+            self.joining.items,
             STRATEGIES[plan.order],
             plan.ceiling,
             plan.witness,

@@ -180,6 +180,9 @@ class Domain:
         return frozenset(at for at in answers if tokens[at] in self._plans)
 
 
+DOMAIN = Domain()
+
+
 # The questions of an episode.
 
 

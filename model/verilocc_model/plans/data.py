@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +57,6 @@ class Labels:
     def held_out(self) -> tuple[str, ...]:
         """Why no policy is fitted to it; empty where it may be."""
         return held_out(self.cell)
-
-    def with_answers_of(self, other: Labels) -> Labels:
-        """The same kernel with further answers, which another set of labels has."""
-        alike = {plan: same for plan, same in other.alike.items() if plan not in self.plans}
-        return replace(
-            self,
-            plans={**other.plans, **self.plans},
-            cpu={**other.cpu, **self.cpu},
-            texts={**other.texts, **self.texts},
-            alike={**alike, **self.alike},
-        )
 
     @property
     def fast(self) -> tuple[str, ...]:

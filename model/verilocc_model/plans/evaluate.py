@@ -17,7 +17,7 @@ from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import DEFAULT
 from verilocc_model.corpus.shards import read_manifest
 from verilocc_model.plans.data import Labels, read_labels
-from verilocc_model.plans.policies import Array, Oracle, Policy, Rule, baselines, ranked
+from verilocc_model.plans.policies import Array, Oracle, Policy, baselines, ranked
 
 FOLDS = 5
 """Parts of the kernels for cross-validation; each is judged by policies that learned from the others."""
@@ -29,13 +29,8 @@ Say = Callable[[str], None]
 
 
 def labels_of(data: Sequence[Path]) -> list[Labels]:
-    """The kernels of some data sets; further answers for a kernel that an earlier set has are added to it there."""
-    by_cell: dict[str, Labels] = {}
-    for directory in data:
-        for kernel in read_labels(directory):
-            earlier = by_cell.get(kernel.cell.name)
-            by_cell[kernel.cell.name] = kernel if earlier is None else earlier.with_answers_of(kernel)
-    return list(by_cell.values())
+    """The kernels of some data sets, each as the last one has it."""
+    return list({kernel.cell.name: kernel for directory in data for kernel in read_labels(directory)}.values())
 
 
 def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: bool = False) -> list[Labels]:
@@ -80,31 +75,16 @@ def evaluate_plans(
     for name, rows in _parts(kernels, to_learn_from(kernels, data), trained):
         say(f"\n{name}\n\n{as_markdown(rows)}")
         parts[name] = rows
-    shares = executed(kernels)
-    least = min(shares, key=lambda name: shares[name][0] / shares[name][1])
-    done, asked = (sum(counts) for counts in zip(*shares.values(), strict=True))
-    say(f"\nanswers executed: {done} of {asked}; the fewest: {least}, {shares[least][0]} of {shares[least][1]}")
     if out is not None:
         manifests = [read_manifest(directory) for directory in data]
         result: dict[str, Any] = {
             "kernels": len(kernels),
             "data": [{key: manifest[key] for key in ("made_with", "parameters")} for manifest in manifests],
-            "executed": {name: {"answers": asked, "allocated": done} for name, (done, asked) in shares.items()},
             **(figures or {}),
             "parts": {name: as_data(rows) for name, rows in parts.items()},
         }
         write_whole(out, (json.dumps(result, indent=1) + "\n").encode())
     return ExitCode.PROVED
-
-
-def executed(kernels: Iterable[Labels]) -> dict[str, tuple[int, int]]:
-    """How many labelled answers have an allocation, and how many there are, by target and family."""
-    counts: dict[str, tuple[int, int]] = {}
-    for kernel in kernels:
-        name = f"{kernel.cell.target} {kernel.cell.family}"
-        done, asked = counts.get(name, (0, 0))
-        counts[name] = done + len(kernel.plans), asked + len(kernel.cpu)
-    return dict(sorted(counts.items()))
 
 
 def _parts(
@@ -189,7 +169,6 @@ class Score:
         kernels: how many.
         cycles: geometric mean of the kept cycles over those that ``fast`` keeps.
         low, high: of ``cycles``, 95 % by resampling kernels.
-        over_rule: ``cycles``, ``low`` and ``high`` over what the rule of ``-O=balanced`` keeps with as many tried.
         share: of the logarithmic gain that the best answer for each kernel brings; None where that is nothing.
         worst: the dearest kernel after the guard, over what ``fast`` keeps.
         unguarded: the dearest first choice, were there no guard.
@@ -203,7 +182,6 @@ class Score:
     cycles: float
     low: float
     high: float
-    over_rule: tuple[float, float, float]
     share: float | None
     worst: float
     unguarded: float
@@ -233,19 +211,19 @@ def scores(policies: Iterable[Policy], test: Sequence[Labels]) -> list[Score]:
 
 def compared(asked: Iterable[Answers], test: Sequence[Labels]) -> list[Score]:
     """``scores`` of what policies answered."""
-    oracle, rule = answers_of(Oracle(), test), answers_of(Rule(), test)
+    oracle = answers_of(Oracle(), test)
     best = _gains(oracle, test, 1)
     tries = [(one, tried) for one in asked for tried in TRIED] + [(oracle, 1)]
-    return [_score(one, tried, test, best, _gains(rule, test, tried)) for one, tried in tries]
+    return [_score(one, tried, test, best) for one, tried in tries]
 
 
-def _score(answers: Answers, tried: int, test: Sequence[Labels], best: Array, rule: Array) -> Score:
+def _score(answers: Answers, tried: int, test: Sequence[Labels], best: Array) -> Score:
     gains = _gains(answers, test, tried)
     cycles, low, high = interval(gains)
     share = round(float(gains.sum() / best.sum()), 3) if best.sum() else None
     first = (kernel.unguarded(plan) for kernel in test for plan in answers.of[id(kernel)][0][:1])
     return Score(
-        answers.policy, tried, len(test), cycles, low, high, interval(gains - rule), share,
+        answers.policy, tried, len(test), cycles, low, high, share,
         round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(max(first, default=0.0)), 3),
         _cpu(answers, test, tried),
     )  # fmt: skip
@@ -287,16 +265,15 @@ def _texts(kernel: Labels, answers: Iterable[str]) -> float:
 def as_markdown(rows: Sequence[Score]) -> str:
     """The rows as a table."""
     head = (
-        "| policy | tried | cycles over fast's | 95 % | over the rule's, 95 % | share of the oracle's gain |"
+        "| policy | tried | cycles over fast's | 95 % | share of the oracle's gain |"
         " worst kept | worst unguarded | CPU over fast's |"
     )
-    lines = [head, "|---|---|---|---|---|---|---|---|---|"]
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         share = "" if row.share is None else f"{row.share:.2f}"
         cpu = "" if row.cpu is None else f"{row.cpu:.2f}"
-        over = "{:.4f}, {:.4f} to {:.4f}".format(*row.over_rule)
         lines.append(
-            f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {over} | {share} |"
+            f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {share} |"
             f" {row.worst:.4f} | {row.unguarded:.2f} | {cpu} |"
         )
     return "\n".join(lines)

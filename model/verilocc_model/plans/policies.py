@@ -28,6 +28,7 @@ from verilocc_model.plans.data import Labels
 
 Array = NDArray[np.float64]
 NEIGHBOURS, KERNELS = "neighbours.json", "neighbours.safetensors"
+_HINT = "make one: verilocc train plans DATA --out DIR"
 _NEIGHBOURS = 7
 _SEEN = 8
 """Kernels that have to have an answer for anything to be learned of it."""
@@ -104,14 +105,23 @@ class Nearest(_OfFactsAlone):
         """The gain that is expected of each answer; one that a kind of targets has not is not asked there.
 
         Raises:
-            KeyError: a fact is missing.
+            InputError: a fact is missing: the model was trained with other ones.
         """
         scale = self._facts.std(axis=0) + 1e-6
-        distances = np.abs((self._facts - np.array(of_kernel(facts, target, self.names))) / scale).sum(axis=1)
+        try:
+            own = np.array(of_kernel(facts, target, self.names))
+        except KeyError as error:
+            raise InputError(f"the model reads a fact that is not there: {error}", hint=_HINT) from error
+        distances = np.abs((self._facts - own) / scale).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
         gains = self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
         there = self._of_kind.get(kind(target), ())
         return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
+
+    def ranked(self, target: str, facts: Mapping[str, float]) -> list[Answer]:
+        """Its answers, the best first."""
+        gains = self.gains(target, facts)
+        return [Answer.parse(text) for text in sorted(gains, key=lambda text: gains[text])]
 
     def save(self, directory: Path) -> None:
         """Facts and gains of the kernels (safetensors), and names."""
@@ -134,8 +144,7 @@ class Nearest(_OfFactsAlone):
             tensors = load_file(directory / KERNELS)
             result._facts, result._gains = tensors["facts"], tensors["gains"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            hint = "make one: verilocc train plans DATA --out DIR"
-            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=hint) from error
+            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=_HINT) from error
         return result
 
 

@@ -18,7 +18,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, GRANTS, VOCABULARY, WORDS, Domain, Writing
+from verilocc_model.encoding.vocabulary import ALONE, DOMAIN, GRANTS, VOCABULARY, WORDS, Writing
 from verilocc_model.repair import guidance_of, remainders
 from verilocc_model.training.entries import Entry
 
@@ -30,10 +30,9 @@ SHOWN = 4
 
 
 def encoded(
-    entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing | None = None
+    entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing = DOMAIN
 ) -> list[Window]:
     """The windows of a labelled problem, read from ``cache`` if they are there."""
-    writing = writing or Domain()
     cached: Path | None = None
     if cache is not None:
         key = f"{writing.key}.{EXAMPLES_VERSION}/{window}/{advice_rate}/{entry.key}"
@@ -109,7 +108,7 @@ class Batch:
 
 
 def batches(
-    windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int, writing: Writing | None = None
+    windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int, writing: Writing = DOMAIN
 ) -> Iterator[Batch]:
     """All windows once, in an order that depends on the seed, windows of similar length together."""
     generator = random.Random(seed)
@@ -129,17 +128,16 @@ def batches(
             groups.append(group)
     generator.shuffle(groups)
     for group in groups:
-        yield _batch([windows[k] for k in group], planning_weight, writing or Domain())
+        yield _batch([windows[k] for k in group], planning_weight, writing)
 
 
-def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing | None = None) -> list[Window]:
+def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing = DOMAIN) -> list[Window]:
     """The windows that plan, each cut off after its plan, several times.
 
     A function has three answers that plan and hundreds that place, and the three decide more. Shown separately, they
     can be learned often at little cost. Where nothing looks ahead, the right grant is always one that the facts name.
     So after the first time such windows are shown with other grants, in the same order of size.
     """
-    writing = writing or Domain()
     planning: list[Window] = []
     for window in windows:
         last = max(writing.planned(window.tokens, window.answers), default=-1)

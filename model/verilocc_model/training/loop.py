@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import Domain, Writing
+from verilocc_model.encoding.vocabulary import DOMAIN, Writing
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import Batch, batches, plans
 
@@ -40,15 +40,15 @@ class Trainer:
     Args:
         model: a causal LM of transformers, or one that peft has wrapped.
         directory: directory of checkpoints and metrics.
-        writing: how words are tokens; None: the domain's writing.
+        writing: how words are tokens.
     """
 
     def __init__(
         self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None],
-        writing: Writing | None = None,
+        writing: Writing = DOMAIN,
     ) -> None:  # fmt: skip
         self.model = model
-        self.writing = writing or Domain()
+        self.writing = writing
         self.config = config
         self.directory = directory
         self.say = say

@@ -22,7 +22,7 @@ from verilocc_model.allocator import ADAPTERS, applied_for, family_of
 from verilocc_model.card import CARD, encoding_of, read_card, write_card
 from verilocc_model.corpus.shards import split_of
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, Domain, Writing
+from verilocc_model.encoding.vocabulary import DOMAIN, TEXT, VOCABULARY_VERSION, Writing
 from verilocc_model.training import loop
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import encoded
@@ -48,7 +48,7 @@ class Data:
 
     def __init__(
         self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0,
-        writing: Writing | None = None,
+        writing: Writing = DOMAIN,
     ) -> None:  # fmt: skip
         self._kernels = kernels
         self._writing = writing
@@ -119,7 +119,7 @@ def train(
             PeftModel.from_pretrained(frozen, str(begun), is_trainable=True) if begun else get_peft_model(frozen, shape)
         )
         about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
-    writing = lm.load_writing(start, encoding_of(card)) if start else Domain()
+    writing = lm.load_writing(start, encoding_of(card)) if start else DOMAIN
     model.train()
     say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
     trainer = Trainer(model, config, out, say, writing)
