@@ -109,6 +109,7 @@ def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target
         "helps": not isinstance(chosen, Ruler),
     }
     chosen.fit(rows)
+    out.mkdir(exist_ok=True)
     if isinstance(chosen, Corrected) and chosen.trees is not None:
         chosen.trees.save(out / TREES)
     write_whole(out / FORM, (json.dumps(card, indent=1) + "\n").encode())

@@ -89,7 +89,7 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, out: Pat
             trained.append(Critic.load(model))
         for policy in trained:
             policy.name += f" of {model.name}"
-    return plans.evaluate_plans(data, out, say, trained=trained, figures={"model": model.name} if model else None)
+    return plans.evaluate_plans(data, out, say, trained=trained, model=model.name if model else "")
 
 
 def evaluate_command(

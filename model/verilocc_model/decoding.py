@@ -13,7 +13,7 @@ import hashlib
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -60,8 +60,8 @@ class Scorer(Protocol):
         """Most tokens of a window."""
         ...
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Forget the context and start a window."""
+    def begin(self) -> None:
+        """Forget the context: a window starts."""
         ...
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
@@ -79,7 +79,7 @@ class _Stateless:
     limit = 1 << 30
     writing: Writing = Domain()
 
-    def begin(self, tokens: Sequence[int]) -> None:
+    def begin(self) -> None:
         pass
 
     def cut(self, length: int) -> None:
@@ -159,7 +159,6 @@ class Decoded:
         refused: answers that the scorer preferred and the mask forbade.
         passes: calls of the scorer.
         tokens: tokens that the scorer read.
-        answers: the answers to the questions, in order.
     """
 
     registers: tuple[str, ...] = ()
@@ -168,7 +167,6 @@ class Decoded:
     refused: int = 0
     passes: int = 0
     tokens: int = 0
-    answers: list[str] = field(default_factory=list[str])
 
 
 class OutOfTime(AllocationFailure):
@@ -226,13 +224,12 @@ class _Decoder:
         if not self._begun or self._length + len(self._pending) + size > self.scorer.limit:
             self._begun = True
             header = self._writing.header(self.episode.header())
-            self.scorer.begin(())
+            self.scorer.begin()
             self._length, self._pending = 0, header
 
     def _state(self, question: Question, facts: list[int]) -> None:
         """A question whose answer is known: the scorer only reads both."""
         self._pending = [*self._pending, *facts, *self._writing.answer(question.draft)]
-        self.result.answers.append(question.draft)
         if not self.episode.answer(question.draft):
             raise AssertionError(f"the known answer {question.draft!r} is not allowed")
 
@@ -266,7 +263,6 @@ class _Decoder:
             if self._choice.stands(scored, drafted.draft, self.result.questions):
                 self.result.questions += 1
                 self.result.agreed += 1
-                self.result.answers.append(drafted.draft)
                 continue
             # The scorer prefers another answer; it is taken if the mask allows it.
             episode.rewind(mark)
@@ -307,7 +303,6 @@ class _Decoder:
             if self.episode.answer(word):
                 self.result.questions += 1
                 self.result.agreed += word == question.draft
-                self.result.answers.append(word)
                 self._pending = list(self._writing.answer(word))
                 return
             self.result.refused += 1

@@ -147,16 +147,10 @@ def _of_problem(record: Record, model: Callable[[str], Scorer] | None, config: E
 
 def _rivals(record: Record) -> tuple[Price | None, Price | None]:
     """The prices of the deterministic allocator's answer and of LLVM's greedy one."""
-    form = canonical(record.problem)
-    table = Table(form.problem)
     deterministic: Price | None = None
-    try:
-        proposal = DeterministicAllocator(packed=True).allocate(record.problem)
-        deterministic = price_of(table, cells_of(table, form.permuted(proposal.registers)))
-    except AllocationFailure:
-        pass
-    llvm = price_of(table, cells_of(table, form.permuted(record.greedy))) if record.greedy else None
-    return deterministic, llvm
+    with contextlib.suppress(AllocationFailure):
+        deterministic = _price(record, DeterministicAllocator(packed=True).allocate(record.problem).registers)
+    return deterministic, _price(record, record.greedy) if record.greedy else None
 
 
 def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
@@ -209,7 +203,7 @@ def _answered(
             refutations = (refutation_of(record.problem, proposal, proof),)
             reason = proof.violations[0].rule
         elif proof.outcome is Outcome.PROVED and not reason:
-            price = _price(record.problem, proposal)
+            price = _price(record, proposal.registers)
     except AllocationFailure as failure:
         cpu = time.process_time() - cpu
         reason = failure.reason
@@ -236,10 +230,10 @@ def _asked_about(problem: AllocationProblem, refuted: tuple[Refutation, ...]) ->
     return everything, form, Table(form.problem)
 
 
-def _price(problem: AllocationProblem, proposal: Proposal) -> Price:
-    form = canonical(problem)
+def _price(record: Record, registers: tuple[str, ...]) -> Price:
+    form = canonical(record.problem)
     table = Table(form.problem)
-    return price_of(table, cells_of(table, form.permuted(proposal.registers)))
+    return price_of(table, cells_of(table, form.permuted(registers)))
 
 
 def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
@@ -307,7 +301,7 @@ def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> d
 
 
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
-    """pass@k of the samples, the best of all answers against the other allocators', and second attempts."""
+    """pass@k of the samples, and second attempts."""
     result: dict[str, Any] = {}
     told_rows = [r for r in rows if r.attempt == TOLD]
     if told_rows:
@@ -326,12 +320,6 @@ def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
             drawn = [[r.proved for r in g if r.sample >= 0] for g in groups.values()]
             rates = [pass_at(k, sum(outcomes), len(outcomes)) for outcomes in drawn]
             result[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
-    for name in ("deterministic", "greedy"):
-        best = [
-            (min((r.price for r in g if r.price is not None), default=None), getattr(g[0], name))
-            for g in groups.values()
-        ]
-        result.update({f"best_{k}": v for k, v in _against(name, best).items()})
     return result
 
 

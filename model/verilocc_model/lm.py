@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,11 @@ def from_gguf(path: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
+@dataclass
 class LanguageModel:
     """A causal language model as a ``Scorer``.
 
-    Args:
+    Attributes:
         model: any causal LM of transformers; for the domain's writing, one whose first tokens are the vocabulary's
             words.
         name: its name in answers and reports.
@@ -140,23 +142,20 @@ class LanguageModel:
         writing: how words become its tokens.
     """
 
-    def __init__(self, model: Any, name: str, limit: int, writing: Writing = DOMAIN) -> None:
-        self.model = model
-        self.name = name
-        self.limit = limit
-        self.writing = writing
-        self._cache = DynamicCache()
-        self._read = 0
+    model: Any
+    name: str
+    limit: int
+    writing: Writing = DOMAIN
+    _cache: DynamicCache = field(default_factory=DynamicCache)
+    _read: int = 0
 
     def take_tokens(self) -> int:
         """Tokens that were read since the last call."""
         read, self._read = self._read, 0
         return read
 
-    def begin(self, tokens: Sequence[int]) -> None:
+    def begin(self) -> None:
         self._cache = DynamicCache()
-        if tokens:
-            self.extend(tokens, ())
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Run the tokens through the model, and score what follows at ``positions``."""

@@ -295,8 +295,8 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
     """
     from verilocc_model.plans.data import measured_labels
 
-    made = measured_labels(directory, journals, out)
-    click.echo(f"{out}: {made.labels} labels by the clock, of {made.kernels} kernels")
+    kernels, labels = measured_labels(directory, journals, out)
+    click.echo(f"{out}: {labels} labels by the clock, of {kernels} kernels")
     return ExitCode.PROVED
 
 

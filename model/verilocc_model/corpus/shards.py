@@ -193,20 +193,15 @@ def summary(journal: Rows) -> dict[str, Any]:
     by_cell = Counter(
         (row["target"], row["source"], row["family"], row["split"], record["phase"]) for row, record in records
     )
-    names = sorted({key[:3] for key in by_cell})
+    parts = [(split, phase) for split in SPLITS for phase in ("sgpr", "vgpr")]
     cells = [
-        {
-            "target": target,
-            "source": source,
-            "family": family,
-            **{f"{s}_{p}": by_cell[target, source, family, s, p] for s in SPLITS for p in ("sgpr", "vgpr")},
-        }
-        for target, source, family in names
+        dict(zip(("target", "source", "family"), names, strict=True))
+        | {f"{split}_{phase}": by_cell[(*names, split, phase)] for split, phase in parts}
+        for names in sorted({key[:3] for key in by_cell})
     ]
     return {
         "kernels": len(journal),
         "kernels_failed": sum(bool(row["failure"]) for row in journal),
-        "failures": dict(Counter(_general(row["failure"]) for row in journal if row["failure"]).most_common(12)),
         "problems": len(records),
         "duplicates": sum(record["outcome"] == "duplicate" for row in journal for record in row["records"]),
         "leaks": sum(record["outcome"] == "leak" for row in journal for record in row["records"]),
@@ -236,23 +231,13 @@ def _phase(problems: Rows) -> dict[str, Any]:
 
 def _teacher(name: str, problems: Rows) -> dict[str, Any]:
     ranks = [rank for one in problems for label, rank in one["ranks"].items() if label.partition("/")[0] == name]
-    reasons = Counter(_general(one["refused"][name]) for one in problems if name in one["refused"])
     fitting = [one for one in problems if one["fits"]]
     labelled = sum(any(label.partition("/")[0] == name for label in one["ranks"]) for one in fitting)
     return {
         "labels": len(ranks),
         "best": sum(rank == 0 for rank in ranks),
         "labels_where_it_fits": f"{labelled} of {len(fitting)}",
-        "refused": dict(reasons.most_common(6)),
     }
-
-
-def _general(reason: str) -> str:
-    """A reason without the numbers and names of one kernel, so that equal reasons can be counted."""
-    text = reason.partition("\n")[0]
-    if ": " in text and "-gfx" in text.partition(": ")[0]:
-        text = text.partition(": ")[2]
-    return "".join("N" if c.isdigit() else c for c in text)[:90].replace("NN", "N").replace("NN", "N")
 
 
 # One line of the data set: a problem, its origin, its demand, its labels, and what a model proposed and was refuted.

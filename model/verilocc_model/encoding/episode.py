@@ -20,7 +20,7 @@ from dataclasses import replace
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement
-from verilocc_model.encoding.placing import Advice, Placing
+from verilocc_model.encoding.placing import Advice, Manner, Placing
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import (
     ALONE,
@@ -71,19 +71,10 @@ class Episode:
         self.masked = mask
         """Whether the mask decides what is an answer."""
         lookahead = lookahead and mask
-        self._advice = dict(advice or {})
-        self._alone = not lookahead if alone is None else alone
+        alone = not lookahead if alone is None else alone
+        self._manner = Manner(mask, lookahead, alone, dict(advice or {}), tuple(refuted), sure)
         self.joining = Joining(table, mask=mask)
-        self.planning = Planning(
-            table,
-            self.joining,
-            mask=mask,
-            lookahead=lookahead,
-            alone=self._alone,
-            refuted=refuted,
-            prospects=Prospects() if prospects is None else prospects,
-            sure=sure,
-        )
+        self.planning = Planning(table, self.joining, self._manner, Prospects() if prospects is None else prospects)
         self.placing: Placing | None = None
 
     @property
@@ -100,7 +91,7 @@ class Episode:
         t = self.table
         occupancy = t.problem.occupancy
         words = [
-            BEGIN, *((ALONE,) if self._alone else ()), t.problem.phase,
+            BEGIN, *((ALONE,) if self._manner.alone else ()), t.problem.phase,
             "shared-file" if occupancy.unified else "own-files",
             "needs", number_word(t.least), "of", number_word(t.budget), number_word(t.granule),
             number_word(len(t.singles)),
@@ -162,14 +153,7 @@ class Episode:
     def _start_placing(self) -> None:
         plan = self.planning
         self.placing = Placing(
-            self.table,
-            self.joining.items,
-            STRATEGIES[plan.order],
-            plan.ceiling,
-            plan.witness,
-            mask=self.masked,
-            alone=self._alone,
-            advice=self._advice,
+            self.table, self.joining.items, STRATEGIES[plan.order], plan.ceiling, plan.witness, self._manner
         )
 
 
@@ -184,35 +168,16 @@ class Planning:
 
     Args:
         joining: the stage before; the first question comes when that is done.
-        mask: refuse words that are no plan; without the mask they mean the first order, the whole budget, or the first
-            way to share it.
-        lookahead: refuse a plan without a witness.
-        alone: do not state the results of repair.
-        refuted: the grants, as indices, of earlier proposals that were refuted.
+        manner: without a mask, words that are no plan mean the first order, the whole budget, or the first way to
+            share it.
         prospects: keeps the results about orders.
-        sure: state the plan of ``sure_plan``, if there is one, instead of asking.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        joining: Joining,
-        *,
-        mask: bool,
-        lookahead: bool,
-        alone: bool,
-        refuted: Sequence[int],
-        prospects: Prospects,
-        sure: bool = False,
-    ) -> None:
+    def __init__(self, table: Table, joining: Joining, manner: Manner, prospects: Prospects) -> None:
         self._table = table
         self._joining = joining
-        self._mask = mask
-        self._lookahead = lookahead
-        self._alone = alone
-        self._refuted = tuple(refuted)
+        self._manner = manner
         self._witnesses = Witnesses(table, joining, prospects)
-        self._sure = sure
         self._stated: tuple[str, str, str] | None = None
         self._chosen: list[int] = []
         # The largest grant for which no witness was found.
@@ -248,7 +213,7 @@ class Planning:
         """A grant, as an index, with room to spare for first fit in an order: larger than the refuted ones, and as
         large
         as possible without the loss of a further wave."""
-        least = max(self._witnesses.plain(order), *(k + 1 for k in self._refuted), 0)
+        least = max(self._witnesses.plain(order), *(k + 1 for k in self._manner.refuted), 0)
         return next((k for k in self._table.steps if k >= least), len(self._table.grants) - 1)
 
     def sure_plan(self) -> tuple[str, str, str] | None:
@@ -261,7 +226,7 @@ class Planning:
         if not orders:
             return None
         order = min(orders, key=plain)
-        grant = self.ample(order) if self._refuted else plain(order)
+        grant = self.ample(order) if self._manner.refuted else plain(order)
         share = self._witnesses.best_share(order, grant, steps=0)
         return (f"order{order}", f"grant{grant}", f"split{share}") if share >= 0 else None
 
@@ -279,7 +244,7 @@ class Planning:
             AllocationFailure: with ``lookahead``, no assignment was found even without a model.
         """
         at = len(self._chosen)
-        if self._sure and not at:
+        if self._manner.sure and not at:
             self._stated = self.sure_plan()
         question = (self._ask_order, self._ask_grant, self._ask_share)[at]()
         return replace(question, draft=self._stated[at], known=True) if self._stated else question
@@ -290,7 +255,7 @@ class Planning:
         facts = ["planning", number_word(len(items)), self._table.features.item_shape(widest) if widest else NONE]
         for order in range(len(STRATEGIES)):
             facts += [f"order{order}", *self._prospects_of(order)]
-        if not self._alone:
+        if not self._manner.alone:
             best = self._witnesses.best_order()
             facts += ["hint", f"order{best}" if best >= 0 else NONE]
         facts += self._refuted_grant()
@@ -298,31 +263,31 @@ class Planning:
 
     def _ask_grant(self) -> Question:
         facts = ["first", *self._prospects_of(self.order), *self._refuted_grant()]
-        if self._refuted:
+        if self._manner.refuted:
             facts += ["wave-at", grant_word(self.ample(self.order))]
         return Question("planning", tuple(facts), self._draft_grant(), final=True)
 
     def _ask_share(self) -> Question:
         order, grant = self._chosen
-        best = self._witnesses.best_share(order, grant, steps=0 if self._alone else REPAIR_STEPS)
-        if self._lookahead and best < 0:
+        best = self._witnesses.best_share(order, grant, steps=0 if self._manner.alone else REPAIR_STEPS)
+        if self._manner.lookahead and best < 0:
             raise AssertionError("a grant was taken without a witness")
         share = f"split{best}" if best >= 0 else NONE
         facts = [number_word(c.get("agpr", 0)) for c in self.shares]
         if len(facts) > 1:
             facts += ["hint", share]
-        return Question("planning", tuple(facts), share if self._lookahead else "", final=True)
+        return Question("planning", tuple(facts), share if self._manner.lookahead else "", final=True)
 
     def _prospects_of(self, order: int) -> tuple[str, ...]:
         plain = grant_word(self._witnesses.plain(order))
-        return (plain,) if self._alone else (plain, grant_word(self._witnesses.repaired(order)))
+        return (plain,) if self._manner.alone else (plain, grant_word(self._witnesses.repaired(order)))
 
     def _refuted_grant(self) -> tuple[str, ...]:
-        return ("refuted", grant_word(max(self._refuted))) if self._refuted else ()
+        return ("refuted", grant_word(max(self._manner.refuted))) if self._manner.refuted else ()
 
     def _draft_order(self) -> str:
         """The order whose witness is cheapest."""
-        if not self._lookahead:
+        if not self._manner.lookahead:
             return ""
         best = self._witnesses.best_order()
         if best < 0:
@@ -330,7 +295,7 @@ class Planning:
         return f"order{best}"
 
     def _draft_grant(self) -> str:
-        if not self._lookahead:
+        if not self._manner.lookahead:
             return ""
         grant = self._witnesses.repaired(self.order)
         if grant < 0:
@@ -354,10 +319,10 @@ class Planning:
 
     def _take_order(self, number: int) -> bool:
         if number not in range(len(STRATEGIES)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             number = 0
-        if self._lookahead and not any(self._witnesses.reached(number, k) for k in reversed(self._table.steps)):
+        if self._manner.lookahead and not any(self._witnesses.reached(number, k) for k in reversed(self._table.steps)):
             return False
         self._chosen.append(number)
         return True
@@ -365,12 +330,12 @@ class Planning:
     def _take_grant(self, number: int) -> bool:
         grants = self._table.grants
         if number not in range(len(grants)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             number = len(grants) - 1
-        if self._mask and not self._table.shares(grants[number]):
+        if self._manner.mask and not self._table.shares(grants[number]):
             return False
-        if self._lookahead and (number <= self._too_few or not self._witnesses.reached(self.order, number)):
+        if self._manner.lookahead and (number <= self._too_few or not self._witnesses.reached(self.order, number)):
             # No witness was found, so smaller grants are not tried.
             self._too_few = max(self._too_few, number)
             return False
@@ -380,10 +345,10 @@ class Planning:
     def _take_share(self, number: int) -> bool:
         shares = self.shares
         if number not in range(len(shares)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             shares, number = shares or (dict(self._table.room.top),), 0
-        if self._lookahead:
+        if self._manner.lookahead:
             order, grant = self._chosen
             self.witness = self._witnesses.of(order, grant, number)
             if self.witness is None:

@@ -268,17 +268,12 @@ class Features:
         self._spans = [_span(r) for r in problem.ranges]
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
 
-    def shape(self, range_id: int) -> str:
-        r = self._problem.ranges[range_id]
-        return shape_word(_BANK_WORDS.get(r.banks, "-"), 0 if r.lanes % 2 else r.width, r.align)
-
     def item_shape(self, item: Item) -> str:
         """The shape of its first member, as wide as the whole item and aligned as its strictest member."""
         ranges = [self._problem.ranges[member] for member, _ in item.members]
         banks = set(ranges[0].banks).intersection(*(r.banks for r in ranges))
-        if len(ranges) == 1 and ranges[0].lanes % 2:
-            return self.shape(ranges[0].id)
-        width = -(-item.reach // self._cells.halves)
+        is_half = len(ranges) == 1 and ranges[0].lanes % 2
+        width = 0 if is_half else -(-item.reach // self._cells.halves)
         return shape_word(_BANK_WORDS.get(tuple(sorted(banks)), "-"), width, max(r.align for r in ranges))
 
     def item_life(self, item: Item) -> str:

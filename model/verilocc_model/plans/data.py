@@ -146,16 +146,8 @@ LLVM = "llvm"
 """The name of LLVM's default compile as a code."""
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """What came of it: kernels with labels by the clock, and the labels that they have."""
-
-    kernels: int
-    labels: int
-
-
-def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> Labelled:
-    """Write the kernels of a data set that were measured, with those labels.
+def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> tuple[int, int]:
+    """Write the kernels of a data set that were measured, with those labels; returns how many kernels, and labels.
 
     Raises:
         InputError: no data set of plans is there, or something is at ``out``; a journal cannot be read; nothing in it
@@ -186,7 +178,7 @@ def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> Lab
         raise InputError("there is something already", where=str(out), hint="choose another directory")
     writer = ShardWriter(out, manifest["parameters"], {**manifest["made_with"], "labels": "measured"})
     writer.add(lines, kept)
-    return Labelled(len(lines), labels)
+    return len(lines), labels
 
 
 def _is_of(one: Measurement, cell: Cell) -> bool:

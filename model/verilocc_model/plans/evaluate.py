@@ -58,14 +58,14 @@ def evaluate_plans(
     say: Say,
     *,
     trained: Sequence[Policy] = (),
-    figures: Mapping[str, Any] | None = None,
+    model: str = "",
 ) -> int:
     """Print a table for each part of the kernels, and write them all as JSON.
 
     Args:
         data: directories that ``verilocc corpus plans`` wrote.
         trained: policies that were fitted to the train part; they are measured on what they did not learn from.
-        figures: further ones that the JSON is to have.
+        model: the name of what trained them.
 
     Raises:
         InputError: no data set of plans is there, or it has too few kernels to learn from.
@@ -80,7 +80,7 @@ def evaluate_plans(
         result: dict[str, Any] = {
             "kernels": len(kernels),
             "data": [{key: manifest[key] for key in ("made_with", "parameters")} for manifest in manifests],
-            **(figures or {}),
+            "model": model,
             "parts": {name: as_data(rows) for name, rows in parts.items()},
         }
         write_whole(out, (json.dumps(result, indent=1) + "\n").encode())

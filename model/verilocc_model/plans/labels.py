@@ -20,6 +20,7 @@ from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.candidates import LABELLED, Answer, CandidateCost, candidate_costs
+from verilocc_mlir.pipeline.key import python_digest
 from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, first_plans, has_promise, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
@@ -31,26 +32,11 @@ from verilocc_model.plans.data import FIGURES
 from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
 
 _DECIDES = (
-    "allocators",
-    "analysis",
-    "banks",
-    "cost",
-    "mir",
-    "problem",
-    "rewrite",
-    "spilling",
-    "splitting",
-    "target",
-    "toolchain",
-)
+    "allocators", "analysis", "banks.py", "cost", "mir", "ordering", "problem", "rewrite", "spilling", "splitting",
+    "target", "toolchain", "pipeline/attempt.py", "pipeline/candidates.py", "pipeline/effort.py", "pipeline/plans.py",
+    "pipeline/runs.py",
+)  # fmt: skip
 _OF_FAST = ("default", "beside", "max-ilp")
-_ALSO = (
-    "pipeline/attempt.py",
-    "pipeline/candidates.py",
-    "pipeline/plans.py",
-    "pipeline/effort.py",
-    "pipeline/guard.py",
-)
 
 
 @dataclass(frozen=True)
@@ -221,12 +207,4 @@ def _digest(text: str) -> str:
 def engine_digest() -> str:
     """SHA-256 of the code that decides a label."""
     package = Path(verilocc_mlir.__file__).parent
-    digest = hashlib.sha256()
-    for path in _sources(package):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources(package: Path) -> Sequence[Path]:
-    below = (path for name in _DECIDES for path in (package / name).rglob("*.py"))
-    return sorted([*below, *(package / name for name in _ALSO)])
+    return python_digest(*(package / name for name in _DECIDES))

@@ -66,14 +66,16 @@ def ranked(policy: Policy, kernel: Labels) -> list[str]:
     return chosen
 
 
-class _OfFactsAlone:
-    """What reads no text."""
+class _Fixed:
+    """What learns nothing and reads no text."""
+
+    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def reads(self, kernel: Labels) -> Collection[str]:
         return ()
 
 
-class Nearest(_OfFactsAlone):
+class Nearest(_Fixed):
     """The mean gain over the kernels whose facts are the most alike; what a server states answers with.
 
     Attributes:
@@ -85,16 +87,12 @@ class Nearest(_OfFactsAlone):
     def __init__(self) -> None:
         self.names: list[str] = []
         self._plans: list[str] = []
-        self._of_kind: dict[str, list[str]] = {}
         self._facts = self._gains = np.zeros((0, 0))
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         self.names = sorted(kernels[0].facts)
         counts = Counter(plan for kernel in kernels for plan in kernel.plans)
         self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
-        for name in {kind(kernel.cell.target) for kernel in kernels}:
-            there = {plan for kernel in kernels if kind(kernel.cell.target) == name for plan in kernel.plans}
-            self._of_kind[name] = sorted(there)
         self._gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
         self._facts = np.array([of_kernel(kernel.facts, kernel.cell.target, self.names) for kernel in kernels])
 
@@ -102,7 +100,7 @@ class Nearest(_OfFactsAlone):
         return self.gains(kernel.cell.target, kernel.facts)
 
     def gains(self, target: str, facts: Mapping[str, float]) -> Mapping[str, float]:
-        """The gain that is expected of each answer; one that a kind of targets has not is not asked there.
+        """The gain that is expected of each answer.
 
         Raises:
             InputError: a fact is missing: the model was trained with other ones.
@@ -115,8 +113,7 @@ class Nearest(_OfFactsAlone):
         distances = np.abs((self._facts - own) / scale).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
         gains = self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
-        there = self._of_kind.get(kind(target), ())
-        return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
+        return dict(zip(self._plans, gains.tolist(), strict=True))
 
     def ranked(self, target: str, facts: Mapping[str, float]) -> list[Answer]:
         """Its answers, the best first."""
@@ -127,7 +124,7 @@ class Nearest(_OfFactsAlone):
         """Facts and gains of the kernels (safetensors), and names."""
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / KERNELS, save({"facts": self._facts, "gains": self._gains}))
-        data = {"facts": self.names, "answers": self._plans, "of_kind": self._of_kind}
+        data = {"facts": self.names, "answers": self._plans}
         write_whole(directory / NEIGHBOURS, (json.dumps(data, indent=1) + "\n").encode())
 
     @classmethod
@@ -140,7 +137,7 @@ class Nearest(_OfFactsAlone):
         result = cls()
         try:
             data = json.loads((directory / NEIGHBOURS).read_text())
-            result.names, result._plans, result._of_kind = data["facts"], data["answers"], data["of_kind"]
+            result.names, result._plans = data["facts"], data["answers"]
             tensors = load_file(directory / KERNELS)
             result._facts, result._gains = tensors["facts"], tensors["gains"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -148,26 +145,22 @@ class Nearest(_OfFactsAlone):
         return result
 
 
-class Rule(_OfFactsAlone):
+class Rule(_Fixed):
     """What ``-O=balanced`` tries where it tries plans, in its order (``pipeline.plan_rules``)."""
 
     name = "the rule of -O=balanced"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         spilled = any(kernel.plans[plan]["spills"] for plan in kernel.fast if plan in kernel.plans)
         return {plan.name: -1.0 + place / 10 for place, plan in enumerate(balanced_plans(spilled=spilled))}
 
 
-class Texts:
+class Texts(_Fixed):
     """The text whose estimate is the lowest (``facts.py``): cycles, in the waves that its registers leave room for, and
     what is spilled. A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
     name = "lowest estimate of a text"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def reads(self, kernel: Labels) -> Collection[str]:
         return [plan for plan in kernel.plans if plan in kernel.texts and Answer.parse(plan).variant == OURS]
@@ -180,12 +173,10 @@ class Texts:
         return {plan: (value - first["text estimate"]) * math.log(2) for plan, value in estimates.items()}
 
 
-class Oracle(_OfFactsAlone):
+class Oracle(_Fixed):
     """The answer that is the best in truth."""
 
     name = "oracle"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         return {plan: kernel.gain(plan) for plan in kernel.plans}
@@ -194,8 +185,3 @@ class Oracle(_OfFactsAlone):
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
     return [Rule(), Nearest(), Texts(), Critic()]
-
-
-def kind(name: str) -> str:
-    """``CDNA`` or ``RDNA``."""
-    return "CDNA" if name.startswith("gfx9") else "RDNA"

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ _LIMITS = {"minutes": 0.0, "decay_minutes": 0.0, "tokens": 0, "threads": 0}
 Say = Callable[[str], None]
 
 
+@dataclass
 class Data:
     """Windows of the labelled problems that a run may see. Directories are read at each call; a problem is encoded
     once.
@@ -46,38 +47,34 @@ class Data:
         InputError: there are none.
     """
 
-    def __init__(
-        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0,
-        writing: Writing = DOMAIN,
-    ) -> None:  # fmt: skip
-        self._kernels = kernels
-        self._writing = writing
-        self._directories = tuple(directories)
-        self._config = config
-        self._cache = cache
-        self._say = say
-        self._kept: dict[str, tuple[bool, list[Window]]] = {}
+    directories: Sequence[Path]
+    config: TrainConfig
+    cache: Path
+    say: Say
+    kernels: int = 0
+    writing: Writing = DOMAIN
+    kept: dict[str, tuple[bool, list[Window]]] = field(default_factory=dict[str, "tuple[bool, list[Window]]"])
 
     def __call__(self) -> tuple[list[Window], list[Window]]:
-        config = self._config
-        chosen_entries = [e for e in entries(self._directories) if e.trains(config.targets)]
-        if self._kernels:
-            chosen = set(list(dict.fromkeys(e.cell.configuration for e in chosen_entries))[: self._kernels])
+        config = self.config
+        chosen_entries = [e for e in entries(self.directories) if e.trains(config.targets)]
+        if self.kernels:
+            chosen = set(list(dict.fromkeys(e.cell.configuration for e in chosen_entries))[: self.kernels])
             chosen_entries = [e for e in chosen_entries if e.cell.configuration in chosen]
-        windows_of = {e.key: self._kept[e.key] for e in chosen_entries if e.key in self._kept}
+        windows_of = {e.key: self.kept[e.key] for e in chosen_entries if e.key in self.kept}
         stop = time.monotonic() + ENCODING_SECONDS
         for entry in chosen_entries:
             if entry.key in windows_of or (windows_of and time.monotonic() > stop):
                 continue
-            windows = encoded(entry, config.window, self._cache, config.advice_rate, self._writing)
+            windows = encoded(entry, config.window, self.cache, config.advice_rate, self.writing)
             windows_of[entry.key] = split_of(entry.cell) == "train", windows
-        self._kept = windows_of
+        self.kept = windows_of
         training = [w for train, windows in windows_of.values() if train for w in windows]
         validation = [w for train, windows in windows_of.values() if not train for w in windows]
         if not training:
-            raise InputError("there is nothing to train on", where=", ".join(map(str, self._directories)))
-        self._say(
-            f"{len(self._kept)} of {len(chosen_entries)} problems, "
+            raise InputError("there is nothing to train on", where=", ".join(map(str, self.directories)))
+        self.say(
+            f"{len(self.kept)} of {len(chosen_entries)} problems, "
             f"{sum(len(w.tokens) for w in training):,} tokens to train on, "
             f"{sum(len(w.tokens) for w in validation):,} held out"
         )
