@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,7 @@ from verilocc_model.plans.policies import Nearest, Policy
 from verilocc_model.training import run
 from verilocc_model.training.config import load_config
 from verilocc_model.training.entries import Asking, collect_mistakes, entries
-from verilocc_model.training.run import ADAPTATION, adapt, commit
-
-Say = Callable[[str], None]
+from verilocc_model.training.run import ADAPTATION, Say, adapt, commit
 
 
 def train(

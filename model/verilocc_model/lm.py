@@ -6,7 +6,6 @@ import contextlib
 import shutil
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 from tokenizers import Tokenizer
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     DynamicCache,
     LlamaConfig,
     LlamaForCausalLM,
@@ -23,7 +21,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.errors import InputError
 from verilocc_model.decoding import Scores
 from verilocc_model.encoding.vocabulary import BEGIN, DOMAIN, PAD, TEXT, VOCABULARY, Text, Writing
 from verilocc_model.training.config import TrainConfig
@@ -63,10 +61,6 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
     )
 
 
-def parameters(model: PreTrainedModel) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 def load_model(directory: Path) -> PreTrainedModel:
     """A model that ``training`` saved, from safetensors only."""
     try:
@@ -102,32 +96,6 @@ def copy_tokenizer(directory: Path, to: Path) -> None:
     for name in (TOKENIZER, "tokenizer_config.json"):
         if (directory / name).exists():
             shutil.copyfile(directory / name, to / name)
-
-
-def from_gguf(path: Path, out: Path) -> None:
-    """Turn a GGUF file into a directory of weights (safetensors, 32 bits) and tokenizer.
-
-    Args:
-        path: the file; its weights are dequantised.
-        out: the directory; it is made if it does not exist.
-
-    Raises:
-        InputError: the file cannot be read.
-        UnsupportedError: the package gguf is not installed.
-    """
-    if find_spec("gguf") is None:
-        raise UnsupportedError("this needs the package gguf, which is not installed", hint="pip install gguf")
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-        tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise InputError(f"is no model that can be loaded: {error}", where=str(path)) from error
-    # Settings of the quantisation would be saved with the model, and would be expected when it is loaded.
-    model.hf_quantizer = None
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    model.save_pretrained(out, safe_serialization=True)
-    tokenizer.save_pretrained(out)
 
 
 @dataclass

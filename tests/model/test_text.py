@@ -313,7 +313,13 @@ def test_smollm2_is_a_start(data: Path, tmp_path: Path) -> None:
     start = path
     if path.is_file():
         start = tmp_path / "SmolLM2-135M"
-        lm.from_gguf(path, start)
+        # As the guide does: settings of the quantisation would be saved with the weights.
+        named = {"gguf_file": path.name, "local_files_only": True}
+        model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, **named)
+        model.hf_quantizer = None
+        del model.config.quantization_config
+        model.save_pretrained(start)
+        transformers.AutoTokenizer.from_pretrained(path.parent, **named).save_pretrained(start)
     config = replace(SMALL, tokens=2000, batch_tokens=1024, learning_rate=1e-3, warmup=1, planning_repeats=0)
     assert training.train([data], config, tmp_path / "run", lambda line: None, base=start)
     found = answering.ModelAllocator(tmp_path / "run" / "model")

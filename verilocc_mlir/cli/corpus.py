@@ -21,8 +21,8 @@ from verilocc_mlir.pipeline.candidates import LABELLED, Answer
 from verilocc_mlir.store import Store
 from verilocc_model.corpus.build import KernelLimits, Recipe, make
 from verilocc_model.corpus.labels import DEFAULT_TEACHERS
-from verilocc_model.corpus.shards import read_journal, read_manifest, summary
-from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS
+from verilocc_model.corpus.shards import read_journal, read_lines, read_manifest, summary
+from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.stream import Exported, cells, export, read_list
 
 
@@ -206,8 +206,8 @@ class _PlansGiven:
 @_filters
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
 @click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
-@click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json",
-              help="Take the kernels of a list, such as benchmarks/kernel_corpus.json.")  # fmt: skip
+@click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json|DIR",
+              help="Take the kernels of a list, such as benchmarks/kernel_corpus.json, or of a data set.")  # fmt: skip
 @click.option(
     "--plan", "plans", multiple=True, metavar="WORDS", help="Only this answer beside the default; again for more."
 )
@@ -234,7 +234,7 @@ def plans_command(given: _PlansGiven) -> int:
 
     _cells(given.seed, given.targets, given.sources, given.families)
     answers = [Answer.parse(name) for name in given.plans]
-    listed = [kernel.cell for kernel in read_list(given.list_path)] if given.list_path else []
+    listed = _listed(given.list_path) if given.list_path else []
     wanted = [
         cell
         for cell in listed
@@ -261,6 +261,13 @@ def plans_command(given: _PlansGiven) -> int:
     labelled = sum(bool(row["records"]) for row in journal)
     click.echo(f"{given.out}: {labelled} kernels labelled, {len(journal) - labelled} left out")
     return ExitCode.PROVED
+
+
+def _listed(path: Path) -> list[Cell]:
+    """The kernels of a list, or of a data set."""
+    if path.is_dir():
+        return [Cell.from_data(json.loads(line)["cell"]) for line in read_lines(path)]
+    return [kernel.cell for kernel in read_list(path)]
 
 
 @corpus_command.command("remeasure", cls=Command, context_settings=HELP)

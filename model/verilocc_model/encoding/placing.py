@@ -111,7 +111,7 @@ class Placing:
         item = self.current()
         yield from POINTERS
         for start in self._decided.free(item):
-            yield self._decided.number_of(item, start)
+            yield place_word(self._table.cells, item, start)
 
     def question(self) -> Question:
         t, decided, item = self._table, self._decided, self.current()
@@ -126,21 +126,21 @@ class Placing:
             advice = self._manner.advice.get(member)
             if advice is not None:
                 for cell in advice.refuted[:2]:
-                    facts += ["refuted", decided.number_of(item, cell - offset)]
+                    facts += ["refuted", place_word(t.cells, item, cell - offset)]
                 for cell in advice.free[:2]:
-                    facts += ["free", decided.number_of(item, cell - offset)]
+                    facts += ["free", place_word(t.cells, item, cell - offset)]
         hint = decided.hint(item)
         if hint >= 0:
-            facts += ["hint", decided.number_of(item, hint)]
+            facts += ["hint", place_word(t.cells, item, hint)]
         first = decided.first(item)
-        facts += ["first", decided.number_of(item, first) if first >= 0 else NONE]
+        facts += ["first", place_word(t.cells, item, first) if first >= 0 else NONE]
         if not self._manner.alone and (meets := decided.meets(item, hint if hint >= 0 else first)) >= 0:
-            facts += [MEETS_AT, decided.number_of(item, meets)]
+            facts += [MEETS_AT, place_word(t.cells, item, meets)]
         if self._witness is None:
             draft = HINT if hint >= 0 else FIRST if first >= 0 else ""
         else:
             start = self._witness.packing.placed[item]
-            draft = HINT if start == hint else FIRST if start == first else decided.number_of(item, start)
+            draft = HINT if start == hint else FIRST if start == first else place_word(t.cells, item, start)
         return Question("placing", tuple(facts), draft)
 
     def answer(self, word: str) -> bool:
@@ -312,16 +312,12 @@ class Decided:
 
     # --- words ----------------------------------------------------------------------------------------------------
 
-    def number_of(self, item: Item, start: int) -> str:
-        """A cell as a number within its file."""
-        return place_word(self._table.cells, item, start)
-
     def word_of(self, item: Item, start: int) -> str:
         """The word that puts the item at a cell: a pointer if one leads there, else a number."""
         for pointer in POINTERS:
             if start == self._pointed(item, pointer):
                 return pointer
-        return self.number_of(item, start)
+        return place_word(self._table.cells, item, start)
 
     def cell_of(self, item: Item, word: str) -> int:
         """The cell that a word names for an item, -1 where it names none."""

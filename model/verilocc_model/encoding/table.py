@@ -277,11 +277,11 @@ class Features:
         return shape_word(_BANK_WORDS.get(tuple(sorted(banks)), "-"), width, max(r.align for r in ranges))
 
     def item_life(self, item: Item) -> str:
-        """How long the members of an item live together, and how deep their uses lie."""
+        """How long the members of an item live together (a power of two), and how deep their uses lie."""
         members = [member for member, _ in item.members]
         first = min(self._spans[m][0] for m in members)
         end = max(self._spans[m][1] for m in members)
-        return life_word(_power(-(-(end - first) // 4)), max(self._depths[m] for m in members))
+        return life_word((-(-(end - first) // 4)).bit_length(), max(self._depths[m] for m in members))
 
     def role(self, item: Item) -> str:
         """Who defines it first and who reads it last."""
@@ -301,7 +301,7 @@ class Features:
         for _, mask in item.cells[:1]:
             worst = max(profile[item.start : mask.bit_length()], default=0)
         spare = registers - -(-worst // self._cells.halves)
-        return f"+{min(_power(max(spare, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
+        return f"+{min(max(spare, 0).bit_length(), SLACKS - 1)}.{int(len(item.members) > 1)}"
 
     def copy(self, weight: float, a: LiveRange, b: LiveRange) -> str:
         """How often a copy runs, and whether both ends have one shape."""
@@ -312,11 +312,6 @@ class Features:
             else RELATIONS[1] if a.width != b.width else RELATIONS[2]
         )  # fmt: skip
         return f"copy{power}.{relation}"
-
-
-def _power(count: int) -> int:
-    """0, 1, 2-3, 4-7 … as 0, 1, 2, 3 …"""
-    return count.bit_length()
 
 
 def _span(live_range: LiveRange) -> tuple[int, int]:

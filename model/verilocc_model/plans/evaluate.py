@@ -81,7 +81,7 @@ def evaluate_plans(
             "kernels": len(kernels),
             "data": [{key: manifest[key] for key in ("made_with", "parameters")} for manifest in manifests],
             "model": model,
-            "parts": {name: as_data(rows) for name, rows in parts.items()},
+            "parts": {name: [asdict(row) for row in rows] for name, rows in parts.items()},
         }
         write_whole(out, (json.dumps(result, indent=1) + "\n").encode())
     return ExitCode.PROVED
@@ -277,7 +277,3 @@ def as_markdown(rows: Sequence[Score]) -> str:
             f" {row.worst:.4f} | {row.unguarded:.2f} | {cpu} |"
         )
     return "\n".join(lines)
-
-
-def as_data(rows: Sequence[Score]) -> list[dict[str, object]]:
-    return [asdict(row) for row in rows]

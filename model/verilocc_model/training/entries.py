@@ -76,10 +76,6 @@ def entries(directories: Iterable[Path]) -> list[Entry]:
     return sorted(result, key=lambda entry: hashlib.blake2b(entry.key.encode()).digest())
 
 
-ScorerFor = Callable[[str], Scorer]
-"""The scorer for a GPU."""
-
-
 @dataclass(frozen=True)
 class Asking:
     """How answers are drawn.
@@ -108,12 +104,13 @@ FURTHER = 1.5
 
 
 def collect_mistakes(
-    chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
+    chosen: Sequence[Entry], out: Path, model: Callable[[str], Scorer], asking: Asking, say: Callable[[str], None]
 ) -> Counter[str]:
     """Make or continue a data set of the problems to which an answer is refuted, without their labels.
 
     Args:
         chosen: the problems; all must be for training.
+        model: the scorer for a GPU.
         asking: how answers are drawn.
 
     Returns:
@@ -127,7 +124,7 @@ def collect_mistakes(
     def asked() -> Iterator[tuple[dict[str, Any], list[str]]]:
         for entry in todo:
             whole = entry.read()
-            refuted = tuple(_refuted(whole, model, asking, counts))
+            refuted = tuple(_refuted(whole, model(entry.cell.target), asking, counts))
             record = Record(entry.cell, whole.problem, whole.instructions, whole.demand, refuted=refuted)
             row = journal_row(entry.cell, [{**record.facts(), "outcome": "kept"}] if refuted else [])
             yield {**row, "key": entry.key}, [record.to_json()] if refuted else []
@@ -141,7 +138,7 @@ def collect_mistakes(
     return counts
 
 
-def _refuted(record: Record, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Refutation]:
+def _refuted(record: Record, scorer: Scorer, asking: Asking, counts: Counter[str]) -> Iterator[Refutation]:
     form = canonical(record.problem)
     table = Table(form.problem)
     for number in range(asking.samples):
@@ -149,7 +146,7 @@ def _refuted(record: Record, model: ScorerFor, asking: Asking, counts: Counter[s
         draw = Sampling(temperature, asking.seed * 1000 + number, asking.seconds)
         try:
             table.check_pressure()
-            decoded = decode(Episode(table, mask=False), model(record.cell.target), draw)
+            decoded = decode(Episode(table, mask=False), scorer, draw)
         except AllocationFailure:
             counts["none"] += 1
             continue

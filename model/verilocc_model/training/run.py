@@ -102,7 +102,7 @@ def train(
     begun = loop.find(out)
     if base is None:
         model: Any = lm.load_model(begun) if begun else lm.new_model(config)
-        about = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
+        about = {"kind": "base", "start": config.start, "parameters": model.num_parameters()}
         if config.init:
             about["init"] = card["name"]
     else:
@@ -118,7 +118,7 @@ def train(
         about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
     writing = lm.load_writing(start, encoding_of(card)) if start else DOMAIN
     model.train()
-    say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
+    say(f"{model.num_parameters():,} parameters" + (f", going on from {begun}" if begun else ""))
     trainer = Trainer(model, config, out, say, writing)
     if begun:
         trainer.resume(begun)
