@@ -270,25 +270,23 @@ def _rows(
 def _choose(rows: Sequence[Row], say: Say) -> tuple[Predictor, dict[str, Any]]:
     """The simplest candidate that no other beats, and the figures of all.
 
-    A candidate takes the place of a simpler one if it ranks more pairs of kept configurations rightly, and of kernels
-    that it has not seen no fewer than the ruler does, each by the whole interval.
+    A candidate takes the ruler's place if it ranks more pairs of kept configurations rightly, and of kernels that it
+    has not seen no fewer than the ruler does, each by the whole interval.
     """
     judge = Judge(rows)
     splits: list[_Split] = [kept_aside, unseen_kernels] if len({row.group for row in rows}) > 1 else [kept_aside]
     ruler = Ruler().log_time(rows)
-    best, best_times = CANDIDATES[0], ruler
+    best = CANDIDATES[0]
     figures: dict[str, Any] = {}
     for learner in CANDIDATES:
         say(f"{learner().name}: learning and judging")
         said = {split.__name__: split(rows, learner) for split in splits}
+        gains = {name: judge.gains(times, ruler) for name, times in said.items()}
         figures[learner().name] = {
-            name: {**asdict(judge.judged(times)), "over the ruler": asdict(judge.gains(times, ruler))}
-            for name, times in said.items()
+            name: {**asdict(judge.judged(times)), "over the ruler": asdict(gains[name])} for name, times in said.items()
         }
-        own = said["kept_aside"]
-        better = judge.gains(own, best_times).pairs[1] > 0
-        if better and all(judge.gains(times, ruler).pairs[2] >= 0 for times in said.values()):
-            best, best_times = learner, own
+        if gains["kept_aside"].pairs[1] > 0 and all(gain.pairs[2] >= 0 for gain in gains.values()):
+            best = learner
     return best(), figures
 
 

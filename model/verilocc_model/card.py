@@ -66,13 +66,9 @@ def write_card(directory: Path, card: Mapping[str, Any], config: Any, applied: S
         write_whole(directory / README, _README.format(**card, **named).encode())
 
 
-def encoding_of(card: dict[str, Any]) -> str:
-    """How the model's words are written, one of ``WRITINGS``."""
-    return str(card.get("encoding", WORDS))
-
-
 def read_card(directory: Path) -> dict[str, Any]:
-    """The card of a model; a pretrained model without one gets a card that says it takes text.
+    """The card of a model, with its ``encoding``, one of ``WRITINGS``; a pretrained model without a card gets one that
+    says it takes text.
 
     Raises:
         InputError: the directory has no model, or one for another vocabulary.
@@ -95,7 +91,7 @@ def read_card(directory: Path) -> dict[str, Any]:
             where=str(directory),
             hint="train it again, or use the version of verilocc it was made for",
         )
-    if encoding_of(card) not in WRITINGS:
+    if card.setdefault("encoding", WORDS) not in WRITINGS:
         raise InputError(
             f"the model's encoding {card['encoding']!r} is not known", where=str(directory),
             hint="use the version of verilocc it was made for",

@@ -74,7 +74,7 @@ def load_writing(directory: Path, kind: str) -> Writing:
     """How a model in a directory, or an adapter for it, writes words.
 
     Args:
-        kind: the writing on its card (``card.encoding_of``).
+        kind: the writing on its card.
 
     Raises:
         InputError: it writes text and has no tokenizer, or one that cannot tell the words apart.

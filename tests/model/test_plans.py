@@ -42,7 +42,7 @@ pytest.importorskip("numpy")
 RECIPE = PlanRecipe(
     2, seed=1, targets=("gfx942", "gfx1100"), sources=("mlir",), families=("conv",), plans=(DEFAULT, "max-ilp")
 )
-AS_DEFAULT = {"cycles": 100.0, "waves": 4.0, "spills": 2.0, "issued": 50.0}
+AS_DEFAULT = {"cycles": 100.0, "waves": 4.0, "spills": 2.0}
 
 
 def kernel(plans: Mapping[str, Mapping[str, float]], number: int = 0, **facts: float) -> Labels:
@@ -157,16 +157,14 @@ def test_a_text_says_what_would_be_spilled_and_how_many_waves_there_are() -> Non
         (changed(cycles=80.0, waves=2.0), True),
         (changed(cycles=99.5, waves=2.0), False),
         (changed(cycles=80.0, spills=3.0), False),
-        (changed(cycles=111.0), False),
-        (changed(cycles=103.0), True),
-        (changed(cycles=103.0, issued=51.0), False),
+        (changed(cycles=101.0), False),
     ],
 )
 def test_the_guard(figures_of_plan: dict[str, float], stands: bool) -> None:
     """LLVM's compile has 100 cycles, 4 waves and 2 registers spilled, and so has the first plan."""
     one = kernel({"max-ilp": figures_of_plan})
     assert one.stands("max-ilp") is stands
-    gain = min(math.log(figures_of_plan["cycles"] / 100.0), 0.0) if stands else 0.0
+    gain = math.log(figures_of_plan["cycles"] / 100.0) if stands else 0.0
     assert one.gain("max-ilp") == pytest.approx(gain)
     assert one.unguarded("max-ilp") == pytest.approx(math.log(figures_of_plan["cycles"] / 100.0))
 

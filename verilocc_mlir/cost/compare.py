@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -212,28 +211,11 @@ def more(a: float, b: float) -> bool:
     return a > b * (1 + _EQUAL)
 
 
-class Judged(NamedTuple):
-    """What a code is judged by."""
-
-    cycles: float
-    spills: float
-    waves: int
-    issued: float
-
-    @classmethod
-    def of(cls, cost: KernelCost) -> Judged:
-        return cls(cost.cycles, spill_traffic(cost), cost.occupancy, cost.issued)
-
-
 def kind_of(first: KernelCost, second: KernelCost) -> Kind:
     """In what two codes of a kernel differ, the gravest first."""
-    return _kind(Judged.of(first), Judged.of(second))
-
-
-def _kind(first: Judged, second: Judged) -> Kind:
-    if _order(first.spills, second.spills):
+    if _order(spill_traffic(first), spill_traffic(second)):
         return Kind.SPILLS
-    return Kind.WAVES if first.waves != second.waves else Kind.ORDER
+    return Kind.WAVES if first.occupancy != second.occupancy else Kind.ORDER
 
 
 def error_bar(first: KernelCost, second: KernelCost) -> float:
@@ -243,21 +225,16 @@ def error_bar(first: KernelCost, second: KernelCost) -> float:
 
 def judge(first: KernelCost, second: KernelCost) -> Judgement:
     """Which of two codes that compare (``together.py``) is the better one."""
-    return judge_figures(Judged.of(first), Judged.of(second))
-
-
-def judge_figures(first: Judged, second: Judged) -> Judgement:
-    """``judge``, of what it asks about."""
-    kind = _kind(first, second)
+    kind = kind_of(first, second)
     bar = ERROR_BARS[kind].value
     cycles = _order(first.cycles, second.cycles)
     less, greater = sorted((first.cycles, second.cycles))
     if greater > (1 + bar) * less:
         return Judgement(cycles, Ground.CYCLES, kind, bar)
-    if spills := _order(first.spills, second.spills):
+    if spills := _order(spill_traffic(first), spill_traffic(second)):
         return Judgement(spills, Ground.SPILLS, kind, bar)
-    if first.waves != second.waves:
-        return Judgement(-1 if first.waves > second.waves else 1, Ground.WAVES, kind, bar)
+    if first.occupancy != second.occupancy:
+        return Judgement(-1 if first.occupancy > second.occupancy else 1, Ground.WAVES, kind, bar)
     apart = greater > (1 + _NOISE.value) * less
     if apart and cycles == _order(first.issued, second.issued):
         return Judgement(cycles, Ground.INSTRUCTIONS, kind, bar)

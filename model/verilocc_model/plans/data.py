@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.cost.compare import Judged, judge_figures, more
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import read_measurements
 from verilocc_mlir.pipeline.candidates import Answer
@@ -19,7 +18,9 @@ from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_jour
 from verilocc_model.corpus.sources import Cell
 
 DEFAULT = "default"
-FIGURES = ("cycles", "waves", "spills", "issued")
+_FOR_A_WAVE = 0.01
+"""Share of its cycles that a plan had to save for a wave, by the guard of the time the labels are of."""
+FIGURES = ("cycles", "waves", "spills")
 """Of a code (``labels.figures``)."""
 
 
@@ -29,14 +30,14 @@ class Labels:
 
     Attributes:
         facts: as ``facts.facts`` gives them, and those of the first plan's text (``facts.text_facts``) where there are.
-        llvm: ``cycles``, ``waves``, ``spills`` and ``issued`` of LLVM's default compile (``labels.figures``).
+        llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile (``labels.figures``).
         plans: the same by answer (``pipeline.candidates``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
         texts: facts of the text that is allocated (``facts.text_facts``), by answer.
         alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
-        has_promise: whether another order of the instructions could bring something worth a try, as LLVM's default
-            compile shows (``pipeline.plans.has_promise``).
+        has_promise: whether another order of the instructions could bring something worth a try, by the ruler that the
+            labels are of, as LLVM's default compile shows.
     """
 
     cell: Cell
@@ -71,11 +72,13 @@ class Labels:
         return (self.first, *(plan for plan in more if plan in self.plans and plan != self.first))
 
     def stands(self, plan: str) -> bool:
-        """Whether an answer stands, as the guard of a compilation says (``pipeline.guard.shortfalls``)."""
-        chosen = self.plans.get(plan)
-        if chosen is None or more(chosen["spills"], self.llvm["spills"]):
+        """Whether an answer stands, by the guard of the time the labels are of: an allocation with no more cycles than
+        LLVM's default compile, no more registers stored and reloaded, and fewer waves only for 1 % of the cycles.
+        """
+        chosen, llvm = self.plans.get(plan), self.llvm
+        if chosen is None or chosen["cycles"] > llvm["cycles"] or chosen["spills"] > llvm["spills"]:
             return False
-        return judge_figures(_judged(chosen), _judged(self.llvm)).order <= 0
+        return chosen["waves"] >= llvm["waves"] or chosen["cycles"] < (1 - _FOR_A_WAVE) * llvm["cycles"]
 
     def kept(self, plans: Iterable[str]) -> float:
         """Modelled cycles of what is kept where these are tried: the fewest of those that stand, else LLVM's."""
@@ -127,10 +130,6 @@ def _labels(data: Mapping[str, Any]) -> Labels:
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(row[name]) for name in FIGURES}
-
-
-def _judged(figures: Mapping[str, float]) -> Judged:
-    return Judged(figures["cycles"], figures["spills"], int(figures["waves"]), figures["issued"])
 
 
 # Labels of plans by the clock: a data set once more, with what ``verilocc measure`` found in the place of the model.

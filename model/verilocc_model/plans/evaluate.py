@@ -33,16 +33,13 @@ def labels_of(data: Sequence[Path]) -> list[Labels]:
     return list({kernel.cell.name: kernel for directory in data for kernel in read_labels(directory)}.values())
 
 
-def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: bool = False) -> list[Labels]:
+def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path]) -> list[Labels]:
     """The train part, without kernels that promise nothing: no policy is asked about those.
-
-    Args:
-        held_out: take also what a base must not see (``corpus.shards``).
 
     Raises:
         InputError: too few kernels to learn from.
     """
-    train = [k for k in kernels if k.split == "train" and k.has_promise and (held_out or not k.held_out)]
+    train = [k for k in kernels if k.split == "train" and k.has_promise and not k.held_out]
     if len(train) < _LEAST:
         raise InputError(
             f"{len(train)} kernels to learn from are fewer than {_LEAST}",

@@ -154,15 +154,12 @@ def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tupl
 
 
 def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:
-    """What plans are compared by, of all functions: cycles, fewest waves, registers stored and reloaded, and executed
-    instructions that do work.
-    """
+    """What plans are compared by, of all functions: cycles, fewest waves, registers stored and reloaded."""
     every = by_name.values()
     return {
         "cycles": round(sum(cost.cycles for cost in every), 1),
         "waves": min(cost.occupancy for cost in every),
         "spills": round(sum(map(spill_traffic, every)), 1),
-        "issued": round(sum(cost.issued for cost in every), 1),
     }
 
 

@@ -87,12 +87,16 @@ class Nearest(_Fixed):
     def __init__(self) -> None:
         self.names: list[str] = []
         self._plans: list[str] = []
+        self._of_kind: dict[str, list[str]] = {}
         self._facts = self._gains = np.zeros((0, 0))
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         self.names = sorted(kernels[0].facts)
         counts = Counter(plan for kernel in kernels for plan in kernel.plans)
         self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
+        for name in {_kind(kernel.cell.target) for kernel in kernels}:
+            own = (kernel.plans for kernel in kernels if _kind(kernel.cell.target) == name)
+            self._of_kind[name] = sorted({plan for plans in own for plan in plans})
         self._gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
         self._facts = np.array([of_kernel(kernel.facts, kernel.cell.target, self.names) for kernel in kernels])
 
@@ -100,7 +104,7 @@ class Nearest(_Fixed):
         return self.gains(kernel.cell.target, kernel.facts)
 
     def gains(self, target: str, facts: Mapping[str, float]) -> Mapping[str, float]:
-        """The gain that is expected of each answer.
+        """The gain that is expected of each answer; one that a kind of targets has not is not asked there.
 
         Raises:
             InputError: a fact is missing: the model was trained with other ones.
@@ -113,7 +117,8 @@ class Nearest(_Fixed):
         distances = np.abs((self._facts - own) / scale).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
         gains = self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
-        return dict(zip(self._plans, gains.tolist(), strict=True))
+        there = self._of_kind.get(_kind(target), ())
+        return {plan: gain for plan, gain in zip(self._plans, gains.tolist(), strict=True) if plan in there}
 
     def ranked(self, target: str, facts: Mapping[str, float]) -> list[Answer]:
         """Its answers, the best first."""
@@ -124,7 +129,7 @@ class Nearest(_Fixed):
         """Facts and gains of the kernels (safetensors), and names."""
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(directory / KERNELS, save({"facts": self._facts, "gains": self._gains}))
-        data = {"facts": self.names, "answers": self._plans}
+        data = {"facts": self.names, "answers": self._plans, "of_kind": self._of_kind}
         write_whole(directory / NEIGHBOURS, (json.dumps(data, indent=1) + "\n").encode())
 
     @classmethod
@@ -137,7 +142,7 @@ class Nearest(_Fixed):
         result = cls()
         try:
             data = json.loads((directory / NEIGHBOURS).read_text())
-            result.names, result._plans = data["facts"], data["answers"]
+            result.names, result._plans, result._of_kind = data["facts"], data["answers"], data["of_kind"]
             tensors = load_file(directory / KERNELS)
             result._facts, result._gains = tensors["facts"], tensors["gains"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -185,3 +190,8 @@ class Oracle(_Fixed):
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
     return [Rule(), Nearest(), Texts(), Critic()]
+
+
+def _kind(name: str) -> str:
+    """``CDNA`` or ``RDNA``."""
+    return "CDNA" if name.startswith("gfx9") else "RDNA"

@@ -19,7 +19,7 @@ from verilocc_mlir.target.targets import target as known_target
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
 from verilocc_model.allocator import ADAPTERS, applied_for, family_of
-from verilocc_model.card import CARD, encoding_of, read_card, write_card
+from verilocc_model.card import CARD, read_card, write_card
 from verilocc_model.corpus.shards import split_of
 from verilocc_model.encoding.examples import Window
 from verilocc_model.encoding.vocabulary import DOMAIN, TEXT, VOCABULARY_VERSION, Writing
@@ -116,7 +116,7 @@ def train(
             PeftModel.from_pretrained(frozen, str(begun), is_trainable=True) if begun else get_peft_model(frozen, shape)
         )
         about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
-    writing = lm.load_writing(start, encoding_of(card)) if start else DOMAIN
+    writing = lm.load_writing(start, card["encoding"]) if start else DOMAIN
     model.train()
     say(f"{model.num_parameters():,} parameters" + (f", going on from {begun}" if begun else ""))
     trainer = Trainer(model, config, out, say, writing)
