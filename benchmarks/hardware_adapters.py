@@ -32,7 +32,6 @@ from verilocc_model.measured import (
     Corrected,
     Judge,
     Predictor,
-    Refitted,
     Row,
     Ruler,
     centred_times,
@@ -205,7 +204,6 @@ def main() -> None:
         others = [row for row in rows if not row.group.endswith(gpu)]
         learners: list[Callable[[], Predictor]] = [
             Ruler,
-            Refitted,
             Corrected,
             lambda: Adapted(base, adapter=False),
             lambda: Adapted(base, adapter=True),

@@ -49,8 +49,8 @@ class Timed:
         self.name, self.limit, self.writing = inner.name, inner.limit, inner.writing
         self.seconds, self.passes, self.tokens = 0.0, 0, 0
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        self._inner.begin(tokens)
+    def begin(self) -> None:
+        self._inner.begin()
 
     def cut(self, length: int) -> None:
         self._inner.cut(length)

@@ -16,6 +16,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from common import REPOSITORY, Row, command, machine, options, tree, write
@@ -24,7 +25,7 @@ from verilocc_mlir.cost.compare import ERROR_BARS, Kind
 from verilocc_model.corpus.stream import Counts, ListedKernel, write_list
 from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.evaluate import as_data, labels_of, scores
+from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.policies import Rule
 
 DATA = REPOSITORY / "model" / "data" / "plans"
@@ -120,7 +121,7 @@ def main() -> None:
         "machine": machine(),
         "summary": {name: summary(of) for name, of in parts.items() if of},
         "critic": {
-            f"{which}, {labels}": as_data(scores([Rule(), critic], [side[name] for name in of]))
+            f"{which}, {labels}": [asdict(score) for score in scores([Rule(), critic], [side[name] for name in of])]
             for which, of in (("promising", promising), ("promising, not learned from", unseen))
             for labels, side in (("old labels", old), ("new labels", new))
             if of

@@ -40,8 +40,8 @@ class Hashed:
         self._prior = prior
         self._context: list[int] = []
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        self._context = list(tokens)
+    def begin(self) -> None:
+        self._context = []
 
     def cut(self, length: int) -> None:
         del self._context[length:]

@@ -31,7 +31,6 @@ from verilocc_model.measured import (
     Corrected,
     Judge,
     Predictor,
-    Refitted,
     Row,
     Ruler,
     components,
@@ -41,9 +40,10 @@ from verilocc_model.measured import (
 )
 from verilocc_model.trees import Trees
 
-FORM = "measured.json"
+FORM, TREES = "measured.json", "measured.safetensors"
+_FORM = 2
 PROGRESS = "progress.jsonl"
-CANDIDATES: Sequence[Callable[[], Predictor]] = (Ruler, Refitted, Corrected)
+CANDIDATES: Sequence[Callable[[], Predictor]] = (Ruler, Corrected)
 """The simplest first. LoRA adapters on a network learn no more of the same rows (docs/results/ruler.md)."""
 LEAST, LEAST_OF_GROUP = 30, 5
 """Measured codes that it takes, all together and of one kernel."""
@@ -64,7 +64,7 @@ class _Costed:
 
 
 def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target: str, say: Say) -> int:
-    """Learn, judge, and write ``out/measured.json``; costs and folds that an interrupted run left in ``out`` are kept.
+    """Learn, judge, and write ``out/measured.json``; costs that an interrupted run left in ``out`` are kept.
 
     Args:
         codes: code objects, folders of them, and files of costed configurations (``measured.read_rows``).
@@ -88,8 +88,7 @@ def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target
         rows = _rows(times, costed, gpu, say)
         if len(rows) < LEAST:
             raise _too_few(len(rows), "measured and costed", journal)
-        folds = _Folds(rows, progress, say)
-        chosen, figures = _choose(rows, folds)
+        chosen, figures = _choose(rows, say)
     finally:
         progress.close()
         if not (out / PROGRESS).stat().st_size:
@@ -97,8 +96,8 @@ def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target
             (out / PROGRESS).unlink()
             with contextlib.suppress(OSError):
                 out.rmdir()
-    card = {
-        "form": 1,
+    card: dict[str, Any] = {
+        "form": _FORM,
         "tool": __version__,
         "target": gpu,
         "devices": sorted({one.device.name for one in timed}),
@@ -110,7 +109,10 @@ def adapt_to_measured(journal: Path, codes: Sequence[Path], out: Path, *, target
         "helps": not isinstance(chosen, Ruler),
     }
     chosen.fit(rows)
-    write_whole(out / FORM, (json.dumps({**card, "learned": _learned(chosen)}, indent=1) + "\n").encode())
+    out.mkdir(exist_ok=True)
+    if isinstance(chosen, Corrected) and chosen.trees is not None:
+        chosen.trees.save(out / TREES)
+    write_whole(out / FORM, (json.dumps(card, indent=1) + "\n").encode())
     for line in _table(figures):
         say(line)
     if not card["helps"]:
@@ -131,12 +133,10 @@ def load(directory: Path, target: str) -> Predictor:
     path = directory / FORM
     try:
         card = json.loads(path.read_text())
-        form, own, helps, learned = card["form"], str(card["target"]), bool(card["helps"]), card["learned"]
-        if form != 1:
+        form, own, helps = card["form"], str(card["target"]), bool(card["helps"])
+        if form != _FORM:
             raise ValueError(f"form {form}")
-        result = (
-            Corrected(Trees.from_data(learned["trees"])) if "trees" in learned else Refitted(learned.get("weights", ()))
-        )
+        result = Corrected(Trees.load(directory / TREES)) if helps else Ruler()
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "make one: verilocc adapt --measured JOURNAL --out DIR"
         raise InputError(f"nothing learned from times is there: {error}", where=str(path), hint=hint) from error
@@ -267,59 +267,27 @@ def _rows(
 # Judging, and keeping the simplest that is best.
 
 
-class _Folds:
-    """What each candidate says of rows that it did not learn from; kept as it comes."""
-
-    def __init__(self, rows: Sequence[Row], progress: JsonLines, say: Say) -> None:
-        self._rows, self._progress, self._say = rows, progress, say
-        text = json.dumps([__version__, *(asdict(row) for row in rows)], sort_keys=True)
-        self._digest = hashlib.sha256(text.encode()).hexdigest()
-        self._known = {
-            (one["split"], one["predictor"]): one["times"]
-            for one in progress.records
-            if one.get("rows") == self._digest
-        }
-
-    def of(
-        self, split: Callable[[Sequence[Row], Callable[[], Predictor]], Array], learner: Callable[[], Predictor]
-    ) -> Array:
-        key = split.__name__, learner().name
-        if key not in self._known:
-            self._say(f"{key[1]}: learning and judging ({key[0].replace('_', ' ')})")
-            self._known[key] = split(self._rows, learner).tolist()
-            record = {"rows": self._digest, "split": key[0], "predictor": key[1], "times": self._known[key]}
-            self._progress.add(record)
-        return np.array(self._known[key])
-
-
-def _choose(rows: Sequence[Row], folds: _Folds) -> tuple[Predictor, dict[str, Any]]:
+def _choose(rows: Sequence[Row], say: Say) -> tuple[Predictor, dict[str, Any]]:
     """The simplest candidate that no other beats, and the figures of all.
 
-    A candidate takes the place of a simpler one if it ranks more pairs of kept configurations rightly, and of kernels
-    that it has not seen no fewer than the ruler does, each by the whole interval.
+    A candidate takes the ruler's place if it ranks more pairs of kept configurations rightly, and of kernels that it
+    has not seen no fewer than the ruler does, each by the whole interval.
     """
     judge = Judge(rows)
     splits: list[_Split] = [kept_aside, unseen_kernels] if len({row.group for row in rows}) > 1 else [kept_aside]
     ruler = Ruler().log_time(rows)
-    best, best_times = CANDIDATES[0], ruler
+    best = CANDIDATES[0]
     figures: dict[str, Any] = {}
     for learner in CANDIDATES:
-        said = {split.__name__: folds.of(split, learner) for split in splits}
+        say(f"{learner().name}: learning and judging")
+        said = {split.__name__: split(rows, learner) for split in splits}
+        gains = {name: judge.gains(times, ruler) for name, times in said.items()}
         figures[learner().name] = {
-            name: {**asdict(judge.judged(times)), "over the ruler": asdict(judge.gains(times, ruler))}
-            for name, times in said.items()
+            name: {**asdict(judge.judged(times)), "over the ruler": asdict(gains[name])} for name, times in said.items()
         }
-        own = said["kept_aside"]
-        better = judge.gains(own, best_times).pairs[1] > 0
-        if better and all(judge.gains(times, ruler).pairs[2] >= 0 for times in said.values()):
-            best, best_times = learner, own
+        if gains["kept_aside"].pairs[1] > 0 and all(gain.pairs[2] >= 0 for gain in gains.values()):
+            best = learner
     return best(), figures
-
-
-def _learned(chosen: Predictor) -> dict[str, Any]:
-    if isinstance(chosen, Corrected) and chosen.trees is not None:
-        return {"trees": chosen.trees.to_data()}
-    return {"weights": chosen.weights.tolist()} if isinstance(chosen, Refitted) else {}
 
 
 def _table(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem
 from verilocc_mlir.target.targets import TARGETS
-from verilocc_model.card import CARD, encoding_of, read_card
+from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding import OutOfTime, Sampling, decode
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
@@ -103,7 +103,7 @@ class ModelAllocator:
         names = "+".join([self.model, *(a.facts.name for a in found)])
         manner = ", unmasked first" if unmasked else f", best of {samples}" if samples > 1 else ""
         self.version = names + manner
-        self._weights = _weights(base, tuple(a.path for a in found), directory, encoding_of(card))
+        self._weights = _weights(base, tuple(a.path for a in found), directory, card["encoding"])
 
     @property
     def adapters(self) -> tuple[AdapterFacts, ...]:

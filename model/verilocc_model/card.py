@@ -28,13 +28,21 @@ README = "README.md"
 
 _README = """# Model card: {name}
 
-A LoRA adapter for {base}. It is applied for {targets}; for all other GPUs the model answers without it.
+A LoRA adapter for {base}. It is applied for {applied}; for all other GPUs the model answers without it.
 
 | | |
 |---|---|
-{rows}
+| trained on problems for | {trained} |
+| tokens | {tokens:,} |
+| seconds | {seconds} |
+| rank, alpha, dropout | {config.rank}, {config.alpha}, {config.dropout} |
+| learning rate | {config.learning_rate} |
+| seed | {seed} |
+| answers ranked first, of those kept from training | {shares} |
+| made by | verilocc {verilocc} {commit} |
 
-**Use.** {use}
+**Use.** `verilocc compile k.ll --model=DIR` and `verilocc serve --model=DIR`, where DIR is this directory, or a
+model that has it in `adapters/FAMILY`. Every answer is proved before it becomes code.
 
 **Limits.** This card says what it was made from, not what it brings: `verilocc eval` compares it with its base on
 kernels that were kept from it. Costs are modelled, not measured on a GPU.
@@ -43,28 +51,24 @@ kernels that were kept from it. Costs are modelled, not measured on a GPU.
 """
 
 
-def write_readme(
-    adapter: Path, name: str, base: str, targets: Sequence[str], use: str, facts: Mapping[str, object]
-) -> None:
-    """Write an adapter's card for people.
+def write_card(directory: Path, card: Mapping[str, Any], config: Any, applied: Sequence[str]) -> None:
+    """Write a model's card, and beside an adapter's one for people.
 
     Args:
-        targets: GPUs that it is applied for; none: all.
-        use: how it is used, in a sentence or two.
-        facts: rows of the table, by what they are; those that are empty are left out.
+        config: of its training (``training.config``).
+        applied: GPUs that an adapter is applied for; none: all.
     """
-    rows = "\n".join(f"| {what} | {value} |" for what, value in facts.items() if value not in ("", None))
-    text = _README.format(name=name, base=base, targets=", ".join(targets) or "all GPUs", rows=rows, use=use)
-    write_whole(adapter / README, text.encode())
-
-
-def encoding_of(card: dict[str, Any]) -> str:
-    """How the model's words are written, one of ``WRITINGS``."""
-    return str(card.get("encoding", WORDS))
+    write_whole(directory / CARD, json.dumps(card, indent=1).encode())
+    if card["kind"] == "adapter":
+        shares = ", ".join(f"{stage} {value['accuracy']:.4f}" for stage, value in card["validation"].items())
+        trained = ", ".join(card["targets"]) or "any GPU"
+        named = {"shares": shares, "trained": trained, "applied": ", ".join(applied) or "all GPUs", "config": config}
+        write_whole(directory / README, _README.format(**card, **named).encode())
 
 
 def read_card(directory: Path) -> dict[str, Any]:
-    """The card of a model; a pretrained model without one gets a card that says it takes text.
+    """The card of a model, with its ``encoding``, one of ``WRITINGS``; a pretrained model without a card gets one that
+    says it takes text.
 
     Raises:
         InputError: the directory has no model, or one for another vocabulary.
@@ -87,7 +91,7 @@ def read_card(directory: Path) -> dict[str, Any]:
             where=str(directory),
             hint="train it again, or use the version of verilocc it was made for",
         )
-    if encoding_of(card) not in WRITINGS:
+    if card.setdefault("encoding", WORDS) not in WRITINGS:
         raise InputError(
             f"the model's encoding {card['encoding']!r} is not known", where=str(directory),
             hint="use the version of verilocc it was made for",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,18 @@ from verilocc_mlir.files import write_whole
 from verilocc_model.adapting import adapt_to_measured as adapt_to_measured
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
+from verilocc_model.corpus.shards import split_of
 from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evaluate, report, written
 from verilocc_model.plans import evaluate as plans
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.policies import Nearest, Policy
-from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
+from verilocc_model.training import run
+from verilocc_model.training.config import load_config
 from verilocc_model.training.entries import Asking, collect_mistakes, entries
-from verilocc_model.training.run import ADAPTATION, adapt, commit, train_adapter, train_base
-
-Say = Callable[[str], None]
+from verilocc_model.training.run import ADAPTATION, Say, adapt, commit
 
 
 def train(
-    kind: str,
     data: Sequence[Path],
     out: Path,
     *,
@@ -33,14 +32,8 @@ def train(
     base: Path | None,
     say: Say,
 ) -> int:
-    """Train a base or an adapter; the exit code is 130 where it did not finish, and can be resumed."""
-    settled = load_config(config, settings)
-    if kind == "adapter":
-        if base is None:
-            raise InputError("an adapter needs a base", hint="--base=DIR")
-        finished = train_adapter(base, data, settled, out, say)
-    else:
-        finished = train_base(data, settled, out, say)
+    """Train a base, or an adapter where a ``base`` is named; the exit code is 130 for one that goes on."""
+    finished = run.train(data, load_config(config, settings), out, say, base=base)
     say(f"the model is in {out / 'model'}" + ("" if finished else "; the same command goes on from the checkpoint"))
     return ExitCode.PROVED if finished else ExitCode.INTERRUPTED
 
@@ -57,7 +50,7 @@ def collect_command(
 ) -> int:
     """Collect refuted answers to the problems that may be trained on."""
     loaded = ModelAllocator(model)
-    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
+    chosen = [e for e in entries(data) if split_of(e.cell) == "train" and e.trains(targets)]
     if not chosen:
         raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
     collect_mistakes(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
@@ -72,25 +65,16 @@ def adapt_command(
     return ExitCode.PROVED
 
 
-def train_plans(data: Sequence[Path], out: Path, *, say: Say) -> int:
-    """Fit what states answers from the facts of a kernel alone."""
-    kernels = plans.to_learn_from(plans.labels_of(data), data)
-    model = Nearest()
+def train_plans(kind: type[Nearest | Critic], data: Sequence[Path], out: Path, *, everything: bool, say: Say) -> int:
+    """Fit what states answers from the facts of a kernel alone, or what ranks plans by their texts; with ``everything``
+    to all labelled kernels, also those held out.
+    """
+    labelled = plans.labels_of(data)
+    kernels = labelled if everything else plans.to_learn_from(labelled, data)
+    model = kind()
     model.fit(kernels)
     model.save(out)
     say(f"the model of {len(kernels)} kernels is in {out}")
-    return ExitCode.PROVED
-
-
-def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say) -> int:
-    """Train what ranks plans by their texts; with ``everything`` on all labelled kernels, also those held out."""
-    labelled = plans.labels_of(data)
-    kernels = labelled if everything else plans.to_learn_from(labelled, data)
-    critic = Critic()
-    say(f"training on {len(kernels)} kernels")
-    critic.fit(kernels)
-    critic.save(out)
-    say(f"the critic is in {out}")
     return ExitCode.PROVED
 
 
@@ -103,7 +87,7 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, out: Pat
             trained.append(Critic.load(model))
         for policy in trained:
             policy.name += f" of {model.name}"
-    return plans.evaluate_plans(data, out, say, trained=trained, figures={"model": model.name} if model else None)
+    return plans.evaluate_plans(data, out, say, trained=trained, model=model.name if model else "")
 
 
 def evaluate_command(
@@ -125,7 +109,7 @@ def evaluate_command(
         limit: number of problems; 0: all.
     """
     loaded = ModelAllocator(model) if model is not None else None
-    candidates = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
+    candidates = [e for e in entries(data) if everything or e.unseen]
     if at_most:
         candidates = [e for e in candidates if len(e.read().problem.ranges) <= at_most]
     # Their order is random, so the first ones are a random choice.
@@ -138,25 +122,25 @@ def evaluate_command(
         "commit": commit(),
         "data": [str(d) for d in data],
     }
-    journal = None
-    if out is not None:
-        journal = EvaluationJournal(out.with_name(f"{out.name}.partial"), {**context, "config": asdict(config)})
+    partial = None if out is None else out.with_name(f"{out.name}.partial")
+    journal = None if partial is None else EvaluationJournal(partial, {**context, "config": asdict(config)})
     rows: list[Row] = []
     for number, entry in enumerate(chosen, 1):
-        measured = journal.rows_of(entry.key) if journal is not None else None
+        measured = journal.rows.get(entry.key) if journal is not None else None
         if measured is None:
             measured = list(evaluate([entry.read()], loaded.scorer if loaded else None, config))
             if journal is not None:
-                journal.add(entry.key, measured)
+                journal.note(entry.key, measured)
         rows += measured
         if number % 20 == 0 or number == len(chosen):
             say(f"{number} of {len(chosen)} problems")
     summed = report(rows, config, context)
     for line in table(summed):
         say(line)
-    if out is not None and journal is not None:
+    if out is not None and partial is not None:
         write_whole(out, written(summed).encode())
-        journal.end()
+        # Everything is measured.
+        partial.unlink()
     return ExitCode.PROVED
 
 

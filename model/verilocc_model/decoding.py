@@ -13,7 +13,7 @@ import hashlib
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -60,8 +60,8 @@ class Scorer(Protocol):
         """Most tokens of a window."""
         ...
 
-    def begin(self, tokens: Sequence[int]) -> None:
-        """Forget the context and start a window."""
+    def begin(self) -> None:
+        """Forget the context: a window starts."""
         ...
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
@@ -79,7 +79,7 @@ class _Stateless:
     limit = 1 << 30
     writing: Writing = Domain()
 
-    def begin(self, tokens: Sequence[int]) -> None:
+    def begin(self) -> None:
         pass
 
     def cut(self, length: int) -> None:
@@ -159,7 +159,6 @@ class Decoded:
         refused: answers that the scorer preferred and the mask forbade.
         passes: calls of the scorer.
         tokens: tokens that the scorer read.
-        answers: the answers to the questions, in order.
     """
 
     registers: tuple[str, ...] = ()
@@ -168,7 +167,6 @@ class Decoded:
     refused: int = 0
     passes: int = 0
     tokens: int = 0
-    answers: list[str] = field(default_factory=list[str])
 
 
 class OutOfTime(AllocationFailure):
@@ -226,13 +224,12 @@ class _Decoder:
         if not self._begun or self._length + len(self._pending) + size > self.scorer.limit:
             self._begun = True
             header = self._writing.header(self.episode.header())
-            self.scorer.begin(())
+            self.scorer.begin()
             self._length, self._pending = 0, header
 
     def _state(self, question: Question, facts: list[int]) -> None:
         """A question whose answer is known: the scorer only reads both."""
         self._pending = [*self._pending, *facts, *self._writing.answer(question.draft)]
-        self.result.answers.append(question.draft)
         if not self.episode.answer(question.draft):
             raise AssertionError(f"the known answer {question.draft!r} is not allowed")
 
@@ -266,7 +263,6 @@ class _Decoder:
             if self._choice.stands(scored, drafted.draft, self.result.questions):
                 self.result.questions += 1
                 self.result.agreed += 1
-                self.result.answers.append(drafted.draft)
                 continue
             # The scorer prefers another answer; it is taken if the mask allows it.
             episode.rewind(mark)
@@ -307,7 +303,6 @@ class _Decoder:
             if self.episode.answer(word):
                 self.result.questions += 1
                 self.result.agreed += word == question.draft
-                self.result.answers.append(word)
                 self._pending = list(self._writing.answer(word))
                 return
             self.result.refused += 1
@@ -328,20 +323,7 @@ ScoredPaths = Sequence[tuple[tuple[int, ...], Scores]]
 """The known scores, each with the tokens of an answer that they follow; the first follow no token."""
 
 
-class Choice(Protocol):
-    """Reads answers from scores. The ``number`` of a question and a seed decide the noise that turns the best answer
-    into a sample."""
-
-    def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
-        """Whether the known scores show that the draft is the best answer."""
-        ...
-
-    def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """Answers, best score first; at least all of ``options``, if given. ``look`` gets further scores."""
-        ...
-
-
-def choice_of(writing: Writing, temperature: float, seed: int) -> Choice:
+def choice_of(writing: Writing, temperature: float, seed: int) -> _OfTokens | _OfText:
     """The choice for a writing: the best answer at temperature 0, else a sample."""
     if isinstance(writing, Text):
         return _OfText(writing, temperature, seed)
@@ -349,7 +331,10 @@ def choice_of(writing: Writing, temperature: float, seed: int) -> Choice:
 
 
 class _OfTokens:
-    """The choice for a vocabulary with a token for each word."""
+    """The choice for a vocabulary with a token for each word.
+
+    The ``number`` of a question and the seed decide the noise that turns the best answer into a sample.
+    """
 
     def __init__(self, temperature: float, seed: int) -> None:
         self._temperature = temperature
@@ -357,11 +342,15 @@ class _OfTokens:
         self._known = VOCABULARY
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
+        """Whether the known scores show that the draft is the best answer."""
         return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """All words, because sorting them is faster than listing the options."""
-        return (self._known.words[token] for token in _descending(self._noisy(scored[0][1], number)))
+        """Answers, best score first; at least all of ``options``, if given. ``look`` gets further scores.
+
+        Here all words, because sorting them is faster than listing the options.
+        """
+        return (self._known.words[token] for token in np.argsort(-self._noisy(scored[0][1], number), kind="stable"))
 
     def _noisy(self, scores: Scores, number: int) -> Scores:
         if not self._temperature:
@@ -443,15 +432,3 @@ class _OfText:
             path = self._writing.column_path(self._writing.answer(word))
             prefixes.update(path[:k] for k in range(1, len(path) + 1))
         return prefixes
-
-
-def _descending(scores: Scores) -> Iterator[int]:
-    """Tokens, best score first; the first few without sorting all."""
-    few = min(16, len(scores))
-    top = np.argpartition(-scores, few - 1)[:few]
-    top = top[np.argsort(-scores[top], kind="stable")]
-    yield from (int(t) for t in top)
-    yielded = set(top.tolist())
-    for token in np.argsort(-scores, kind="stable"):
-        if int(token) not in yielded:
-            yield int(token)

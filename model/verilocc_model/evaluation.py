@@ -19,8 +19,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import convert
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -28,16 +31,17 @@ from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import JsonLines
 from verilocc_mlir.pipeline.attempt import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.corpus.labels import IMPROVED, improving
+from verilocc_model.corpus.shards import Record
 from verilocc_model.decoding import Decoded, FirstFit, RandomChoice, Sampling, Scorer, decode
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Episode, draft
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Price, Table, price_of
 from verilocc_model.repair import Remainder, guidance_of, remainders
-from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")
 MEETING = "meets"
@@ -45,8 +49,7 @@ DRAFTS = ("draft", MEETING)
 POLICIES = ("model", *DRAFTS, "first-fit", "random")
 EXACT = "exact"
 ALGORITHMS = (EXACT, IMPROVED)
-FIRST, TOLD, BLIND = "first", "told", "blind"
-_AGAIN_SEED = 500_000
+FIRST, TOLD = "first", "told"
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,8 @@ class EvalConfig:
         modes: of ``MODES``.
         policies: of ``POLICIES`` and ``ALGORITHMS``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
-        feedback: make two second attempts after each unmasked answer of the model that is refuted. The first attempt is
-            told what was refuted, keeps what need not move, and takes the best-ranked answer. The second is told
-            nothing and samples.
+        feedback: make a second attempt after each unmasked answer of the model that is refuted. It is told what was
+            refuted, keeps what need not move, and takes the best-ranked answer.
         temperature: temperature of the samples.
         seed: seed of the samples and of the random policy.
         seconds: wall time for one answer.
@@ -83,7 +85,7 @@ class Row:
     Attributes:
         sample: -1 for the answer that is not sampled.
         attempt: ``FIRST``; or a second attempt after the answer of the same ``sample`` was refuted, ``TOLD`` what was
-            refuted, or ``BLIND``.
+            refuted.
         price, deterministic, greedy: the prices of this answer and of the other allocators' answers; None without one.
         decode_seconds: CPU time of building tables and decoding.
         wall_seconds: wall time of building tables, decoding and the proof.
@@ -117,7 +119,7 @@ class Row:
         return self.outcome == "proved"
 
 
-def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
+def evaluate(problems: Iterable[Record], model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
     """Rows for each problem, as they are measured.
 
     Args:
@@ -128,96 +130,87 @@ def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None
         yield from _of_problem(problem, model, config)
 
 
-def _of_problem(labelled: Labelled, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
-    rivals = _rivals(labelled)
+def _of_problem(record: Record, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
+    rivals = _rivals(record)
     for policy in config.policies:
         for mode in config.modes:
             if (policy in (*DRAFTS, *ALGORITHMS) and mode != "masked") or (policy == "model" and model is None):
                 continue
-            if policy in ALGORITHMS:
-                yield _by_algorithm(labelled, rivals, policy, config)
-                continue
+            scorer = _scorer(policy, record.cell.target, model, config.seed)
+            asked = partial(_answered, record, rivals, scorer, policy, mode, config)
             for sample in range(-1, config.samples if policy == "model" else 0):
-                scorer = _scorer(policy, labelled.target, model, config.seed)
-                row, refuted = _answered(labelled, rivals, scorer, policy, mode, sample, FIRST, (), config)
+                row, refuted = asked(sample, FIRST, ())
                 yield row
                 if policy == "model" and mode == "unmasked" and config.feedback and refuted:
-                    yield _answered(labelled, rivals, scorer, policy, mode, sample, TOLD, refuted, config)[0]
-                    yield _answered(labelled, rivals, scorer, policy, mode, sample, BLIND, (), config)[0]
+                    yield asked(sample, TOLD, refuted)[0]
 
 
-def _rivals(labelled: Labelled) -> tuple[Price | None, Price | None]:
+def _rivals(record: Record) -> tuple[Price | None, Price | None]:
     """The prices of the deterministic allocator's answer and of LLVM's greedy one."""
-    form = canonical(labelled.problem)
-    table = Table(form.problem)
     deterministic: Price | None = None
-    try:
-        proposal = DeterministicAllocator(packed=True).allocate(labelled.problem)
-        deterministic = price_of(table, cells_of(table, form.permuted(proposal.registers)))
-    except AllocationFailure:
-        pass
-    llvm = price_of(table, cells_of(table, form.permuted(labelled.greedy))) if labelled.greedy else None
-    return deterministic, llvm
+    with contextlib.suppress(AllocationFailure):
+        deterministic = _price(record, DeterministicAllocator(packed=True).allocate(record.problem).registers)
+    return deterministic, _price(record, record.greedy) if record.greedy else None
 
 
 def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
     if policy == "model" and model is not None:
         return model(target)
-    return {"first-fit": FirstFit, "random": lambda: RandomChoice(seed)}[policy]() if policy not in DRAFTS else None
+    trivial: dict[str, Callable[[], Scorer]] = {"first-fit": FirstFit, "random": lambda: RandomChoice(seed)}
+    return trivial[policy]() if policy in trivial else None
 
 
 def _answered(
-    labelled: Labelled,
+    record: Record,
     rivals: tuple[Price | None, Price | None],
     scorer: Scorer | None,
     policy: str,
     mode: str,
+    config: EvalConfig,
     sample: int,
     attempt: str,
     refuted: tuple[Refutation, ...],
-    config: EvalConfig,
 ) -> tuple[Row, tuple[Refutation, ...]]:
-    # A prompt that says what was refuted differs from the first. The same prompt gives another answer only if sampled.
-    best_ranked = attempt == TOLD or (attempt == FIRST and sample < 0)
-    temperature = 0.0 if best_ranked else config.temperature
-    seed = config.seed * 1000 + sample + (_AGAIN_SEED if attempt != FIRST else 0)
-    sampling = Sampling(temperature, seed, config.seconds)
+    # A prompt that says what was refuted differs from the first, so the best-ranked answer does too.
+    temperature = 0.0 if attempt == TOLD or sample < 0 else config.temperature
+    sampling = Sampling(temperature, config.seed * 1000 + sample, config.seconds)
     start, cpu = time.perf_counter(), time.process_time()
     decoded = Decoded()
     outcome, reason = "failed", ""
-    proved: Proposal | None = None
+    price: Price | None = None
     refutations: tuple[Refutation, ...] = ()
     try:
-        part, form, table = _asked_about(labelled.problem, refuted)
-        table.check_pressure()
-        guidance = guidance_of(part.refuted, form, table)
-        episode = Episode(
-            table,
-            mask=mode != "unmasked",
-            lookahead=mode == "masked",
-            advice=guidance.advice,
-            refuted=guidance.grants,
-            sure=len(part.ids) < len(labelled.problem.ranges),
-        )
-        decoded = decode(episode, scorer, sampling) if scorer else _drafted(episode, policy == MEETING)
+        if policy in ALGORITHMS:
+            proposal, reason = {EXACT: _exactly, IMPROVED: _improved}[policy](record.problem, config)
+        else:
+            part, form, table = _asked_about(record.problem, refuted)
+            table.check_pressure()
+            guidance = guidance_of(part.refuted, form, table)
+            episode = Episode(
+                table,
+                mask=mode != "unmasked",
+                lookahead=mode == "masked",
+                advice=guidance.advice,
+                refuted=guidance.grants,
+                sure=len(part.ids) < len(record.problem.ranges),
+            )
+            decoded = decode(episode, scorer, sampling) if scorer else _drafted(episode, policy == MEETING)
+            proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(decoded.registers)))
         cpu = time.process_time() - cpu
-        proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(decoded.registers)))
-        proof = prove(labelled.problem, proposal, timeout_s=config.seconds)
+        proof = prove(record.problem, proposal, timeout_s=config.seconds)
         outcome = str(proof.outcome).lower()
         if proof.violations:
-            refutations = (refutation_of(labelled.problem, proposal, proof),)
-        if proof.outcome is Outcome.PROVED:
-            proved = proposal
-        elif proof.violations:
+            refutations = (refutation_of(record.problem, proposal, proof),)
             reason = proof.violations[0].rule
+        elif proof.outcome is Outcome.PROVED and not reason:
+            price = _price(record, proposal.registers)
     except AllocationFailure as failure:
         cpu = time.process_time() - cpu
         reason = failure.reason
     wall = time.perf_counter() - start
-    price = None if proved is None else _price(labelled.problem, proved)
+    cell, problem = record.cell, record.problem
     row = Row(
-        labelled.name, labelled.source, labelled.family, labelled.target, labelled.phase,
-        len(labelled.problem.ranges), policy, mode,
+        cell.name, cell.source, cell.family, cell.target, problem.phase, len(problem.ranges), policy, mode,
         sample, attempt, outcome, reason, price, *rivals, decoded.questions, decoded.agreed,
         decoded.refused, decoded.passes, decoded.tokens, round(cpu, 4), round(wall, 4),
     )  # fmt: skip
@@ -237,33 +230,10 @@ def _asked_about(problem: AllocationProblem, refuted: tuple[Refutation, ...]) ->
     return everything, form, Table(form.problem)
 
 
-def _price(problem: AllocationProblem, proposal: Proposal) -> Price:
-    form = canonical(problem)
+def _price(record: Record, registers: tuple[str, ...]) -> Price:
+    form = canonical(record.problem)
     table = Table(form.problem)
-    return price_of(table, cells_of(table, form.permuted(proposal.registers)))
-
-
-def _by_algorithm(
-    labelled: Labelled, rivals: tuple[Price | None, Price | None], policy: str, config: EvalConfig
-) -> Row:
-    answer = {EXACT: _exactly, IMPROVED: _improved}[policy]
-    start, cpu = time.perf_counter(), time.process_time()
-    outcome, reason = "failed", ""
-    price: Price | None = None
-    try:
-        proposal, reason = answer(labelled.problem, config)
-        proof = prove(labelled.problem, proposal, timeout_s=config.seconds)
-        outcome = str(proof.outcome).lower()
-        if proof.outcome is Outcome.PROVED and not reason:
-            price = _price(labelled.problem, proposal)
-    except AllocationFailure as failure:
-        reason = failure.reason
-    return Row(
-        labelled.name, labelled.source, labelled.family, labelled.target, labelled.phase,
-        len(labelled.problem.ranges), policy, "masked",
-        -1, FIRST, outcome, reason, price, *rivals, 0, 0, 0, 0, 0, round(time.process_time() - cpu, 4),
-        round(time.perf_counter() - start, 4),
-    )  # fmt: skip
+    return price_of(table, cells_of(table, form.permuted(registers)))
 
 
 def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
@@ -331,14 +301,12 @@ def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> d
 
 
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
-    """pass@k of the samples, the best of all answers against the other allocators', and second attempts."""
+    """pass@k of the samples, and second attempts."""
     result: dict[str, Any] = {}
     told_rows = [r for r in rows if r.attempt == TOLD]
     if told_rows:
-        blind = [r for r in rows if r.attempt == BLIND]
         result["refuted_at_first"] = len(told_rows)
         result["second_attempt_told"] = _share(sum(r.proved for r in told_rows), len(told_rows))
-        result["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.attempt == FIRST and row.name + row.phase in fitting:
@@ -352,38 +320,7 @@ def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
             drawn = [[r.proved for r in g if r.sample >= 0] for g in groups.values()]
             rates = [pass_at(k, sum(outcomes), len(outcomes)) for outcomes in drawn]
             result[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
-    for name in ("deterministic", "greedy"):
-        best = [
-            (min((r.price for r in g if r.price is not None), default=None), getattr(g[0], name))
-            for g in groups.values()
-        ]
-        result.update({f"best_{k}": v for k, v in _against(name, best).items()})
     return result
-
-
-def better_than(rows: Sequence[Row], rival: str, mode: str = "masked") -> list[dict[str, Any]]:
-    """For each cell, how often the model's price is below, equal to and above another policy's."""
-    prices: dict[tuple[str, ...], dict[str, Price | None]] = {}
-    for r in rows:
-        if r.mode == mode and r.sample < 0 and r.attempt == FIRST:
-            key = (r.target, r.family, r.source, r.name, r.phase)
-            prices.setdefault(key, {})[r.policy] = r.price
-    cells: dict[tuple[str, ...], list[int]] = {}
-    for key, price_of_policy in prices.items():
-        price, rival_price = price_of_policy.get("model"), price_of_policy.get(rival)
-        if price is not None and rival_price is not None:
-            cell = cells.setdefault(key[:3], [0, 0, 0])
-            cell[0 if price < rival_price else 1 if price == rival_price else 2] += 1
-    return [
-        {
-            **dict(zip(("target", "family", "source"), cell, strict=True)),
-            "against": rival,
-            "below": counts[0],
-            "equal": counts[1],
-            "above": counts[2],
-        }
-        for cell, counts in sorted(cells.items())
-    ]
 
 
 def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> dict[str, Any]:
@@ -392,9 +329,6 @@ def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> di
         **about,
         "config": asdict(config),
         "cells": summary(rows),
-        "prices": [
-            entry for other in (*DRAFTS, "first-fit", "random", *ALGORITHMS) for entry in better_than(rows, other)
-        ],
         "columns": [field.name for field in fields(Row)],
         "rows": [list(asdict(row).values()) for row in rows],
     }
@@ -414,52 +348,31 @@ def _share(part: int, whole: int) -> float | None:
 # Rows as they are measured, so that an interrupted evaluation can be continued.
 
 
-class EvaluationJournal:
+class EvaluationJournal(JsonLines):
     """A file of lines: first model and configuration, then the rows of each problem.
 
-    Args:
-        path: made if it does not exist.
-        about: model and configuration.
+    Attributes:
+        rows: by the key of a problem.
 
     Raises:
         InputError: the file is of another model or configuration.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
-        self._path = path
-        self._rows: dict[str, list[Row]] = {}
-        head = json.dumps(about, sort_keys=True)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(head + "\n")
-            return
-        text = path.read_text()
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        if not lines or lines[0] != head:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(path)
+        head = json.loads(json.dumps(about))
+        if not self.records:
+            self.add(head)
+        elif self.records[0] != head:
+            self.close()
             raise InputError(
                 "an evaluation of another model, configuration or commit was begun here",
                 where=str(path),
                 hint="remove it, or choose another --out",
             )
-        # A last line that was cut off is removed.
-        path.write_text("".join(f"{line}\n" for line in lines))
-        for line in lines[1:]:
-            data = json.loads(line)
-            self._rows[data["key"]] = [_row(row) for row in data["rows"]]
+        self.rows = {one["key"]: convert(one["rows"], list[Row]) for one in self.records[1:]}
 
-    def rows_of(self, key: str) -> list[Row] | None:
-        """The rows of a problem; None where it was not measured."""
-        return self._rows.get(key)
-
-    def add(self, key: str, rows: Sequence[Row]) -> None:
-        with self._path.open("a") as stream:
-            stream.write(json.dumps({"key": key, "rows": [asdict(row) for row in rows]}) + "\n")
-
-    def end(self) -> None:
-        """Remove the file, because everything is measured."""
-        self._path.unlink()
-
-
-def _row(data: dict[str, Any]) -> Row:
-    prices = {k: Price(*data[k]) if data[k] is not None else None for k in ("price", "deterministic", "greedy")}
-    return Row(**{**data, **prices})
+    def note(self, key: str, rows: Sequence[Row]) -> None:
+        """Keep the rows of a problem."""
+        self.add({"key": key, "rows": [asdict(row) for row in rows]})

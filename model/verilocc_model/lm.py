@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Generator, Sequence
-from importlib.util import find_spec
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,16 @@ import torch
 from tokenizers import Tokenizer
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     DynamicCache,
-    GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
 )
 from transformers.utils import logging as transformers_logging
 
-from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_model.card import read_card
+from verilocc_mlir.errors import InputError
 from verilocc_model.decoding import Scores
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, TEXT, VOCABULARY, Domain, Text, Writing
+from verilocc_model.encoding.vocabulary import BEGIN, DOMAIN, PAD, TEXT, VOCABULARY, Text, Writing
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for things that people must know.
@@ -41,19 +38,12 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
     ``config.start`` names.
 
     Raises:
-        InputError: the named model does not exist, or text is to be written and no model is named.
+        InputError: the named model does not exist.
     """
     torch.manual_seed(config.seed)
+    if config.init or config.start:
+        return load_model(Path(config.init or config.start)).float()
     vocabulary = VOCABULARY
-    if config.init:
-        read_card(Path(config.init))
-        return load_model(Path(config.init)).float()
-    if config.encoding == TEXT:
-        if not config.start:
-            raise InputError("text is for pretrained models", hint="--set start=DIR names one")
-        return load_model(Path(config.start)).float()
-    if config.start:
-        return _taken(Path(config.start), len(vocabulary.words))
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=-(-len(vocabulary.words) // 64) * 64,
@@ -71,23 +61,6 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
     )
 
 
-def _taken(directory: Path, size: int) -> PreTrainedModel:
-    """A pretrained model with new embeddings for other words; its other weights stay."""
-    model: Any = load_model(directory).float()
-    model.resize_token_embeddings(-(-size // 64) * 64)
-    spread = float(getattr(model.config, "initializer_range", 0.02))
-    for table in (model.get_input_embeddings(), model.get_output_embeddings()):
-        torch.nn.init.normal_(table.weight, std=spread)
-    model.generation_config = GenerationConfig()
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        setattr(model.config, name, None)
-    return model
-
-
-def parameters(model: PreTrainedModel) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 def load_model(directory: Path) -> PreTrainedModel:
     """A model that ``training`` saved, from safetensors only."""
     try:
@@ -101,13 +74,13 @@ def load_writing(directory: Path, kind: str) -> Writing:
     """How a model in a directory, or an adapter for it, writes words.
 
     Args:
-        kind: the writing on its card (``card.encoding_of``).
+        kind: the writing on its card.
 
     Raises:
         InputError: it writes text and has no tokenizer, or one that cannot tell the words apart.
     """
     if kind != TEXT:
-        return Domain()
+        return DOMAIN
     path = directory / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -125,60 +98,32 @@ def copy_tokenizer(directory: Path, to: Path) -> None:
             shutil.copyfile(directory / name, to / name)
 
 
-def from_gguf(path: Path, out: Path) -> None:
-    """Turn a GGUF file into a directory of weights (safetensors, 32 bits) and tokenizer.
-
-    Args:
-        path: the file; its weights are dequantised.
-        out: the directory; it is made if it does not exist.
-
-    Raises:
-        InputError: the file cannot be read.
-        UnsupportedError: the package gguf is not installed.
-    """
-    if find_spec("gguf") is None:
-        raise UnsupportedError("this needs the package gguf, which is not installed", hint="pip install gguf")
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-        tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise InputError(f"is no model that can be loaded: {error}", where=str(path)) from error
-    # Settings of the quantisation would be saved with the model, and would be expected when it is loaded.
-    model.hf_quantizer = None
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    model.save_pretrained(out, safe_serialization=True)
-    tokenizer.save_pretrained(out)
-
-
+@dataclass
 class LanguageModel:
     """A causal language model as a ``Scorer``.
 
-    Args:
+    Attributes:
         model: any causal LM of transformers; for the domain's writing, one whose first tokens are the vocabulary's
             words.
         name: its name in answers and reports.
         limit: most tokens of a window.
-        writing: how words become its tokens; None: the domain's writing.
+        writing: how words become its tokens.
     """
 
-    def __init__(self, model: Any, name: str, limit: int, writing: Writing | None = None) -> None:
-        self.model = model
-        self.name = name
-        self.limit = limit
-        self.writing = writing or Domain()
-        self._cache = DynamicCache()
-        self._read = 0
+    model: Any
+    name: str
+    limit: int
+    writing: Writing = DOMAIN
+    _cache: DynamicCache = field(default_factory=DynamicCache)
+    _read: int = 0
 
     def take_tokens(self) -> int:
         """Tokens that were read since the last call."""
         read, self._read = self._read, 0
         return read
 
-    def begin(self, tokens: Sequence[int]) -> None:
+    def begin(self) -> None:
         self._cache = DynamicCache()
-        if tokens:
-            self.extend(tokens, ())
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Run the tokens through the model, and score what follows at ``positions``."""

@@ -34,7 +34,6 @@ NOISE = 0.02
 """Share by which two times must differ to be told apart; equal code differs by 1.3 % (median) between runs."""
 FOLDS = 5
 _RESAMPLES = 400
-_LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -118,42 +117,6 @@ def _modelled(row: Row) -> float:
     units = {name: cost[name] for name in UNITS}
     cycles = total(units, cost["latency"], cost["unhidden"], cost["occupancy"], target_called(row.target))
     return float(np.log(max(row.waves * cycles, 1e-9)))
-
-
-class Refitted:
-    """A sum of the ruler's components, none below 0, with the weights that fit the logarithm of the times best."""
-
-    name = "the ruler's components with weights fitted"
-
-    def __init__(self, weights: Sequence[float] = ()) -> None:
-        self.weights = np.array(weights, float)
-
-    def fit(self, rows: Sequence[Row]) -> None:
-        parts, times = _parts(rows), np.array([row.log_ms for row in rows])
-        scale = np.where(parts.any(axis=0), parts.mean(axis=0), 1.0)
-        own = _of_groups(rows)
-        optimize: Any = importlib.import_module("scipy.optimize")
-        first, _ = optimize.nnls(parts / scale / np.exp(times)[:, None], np.ones(len(rows)))
-
-        def rest(weights: Array) -> Array:
-            return _centred(np.log(parts / scale @ np.exp(weights)) - times, own)
-
-        limits = np.log(_LEAST_WEIGHT) - 1, np.inf
-        start = np.log(first + 1e-3)
-        self.weights = np.exp(optimize.least_squares(rest, start, bounds=limits, max_nfev=200).x) / scale
-
-    def log_time(self, rows: Sequence[Row]) -> Array:
-        return np.log(np.maximum(_parts(rows) @ self.weights, 1e-300))
-
-
-def _parts(rows: Sequence[Row]) -> Array:
-    """What the ruler adds up, of a launch: U, what is left of L, and the units."""
-    return np.array([
-        [row.waves * part for part in (
-            row.cost["unhidden"], hidden(row.cost["latency"], row.cost["unhidden"], row.cost["occupancy"]),
-            *(row.cost[name] for name in UNITS),
-        )] for row in rows
-    ]) + 1e-9  # fmt: skip
 
 
 class Corrected:

@@ -8,6 +8,7 @@ answer to that, it is the answer itself. Where none is near, the ranges of a min
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -151,8 +152,8 @@ def guidance_of(refuted: Sequence[Refutation], form: Canonical, table: Table) ->
         if not example.ranges:
             continue
         number = new[example.ranges[0]]
-        cells.setdefault(number, []).extend(_cells(table, example.registers[:1]))
-        free.setdefault(number, []).extend(_cells(table, example.free))
+        for known, names in ((cells, example.registers[:1]), (free, example.free)):
+            known.setdefault(number, []).extend(c for name in names for c in _cells_of(table, name)[:1])
     advice = {n: Advice(tuple(dict.fromkeys(cells[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in cells}
     return Guidance(advice, tuple(_grant(table, r.proposal.registers) for r in refuted))
 
@@ -168,15 +169,8 @@ def _grant(table: Table, registers: Sequence[str]) -> int:
     return next((k for k, grant in enumerate(table.grants) if grant >= total), len(table.grants) - 1)
 
 
-def _cells(table: Table, registers: tuple[str, ...]) -> list[int]:
-    """First cells of registers; registers that the problem does not have are left out."""
-    return [cell for name in registers for cell in _cells_of(table, name)[:1]]
-
-
 def _cells_of(table: Table, name: str) -> tuple[int, ...]:
     """All cells of a register; none where the problem has no such register."""
-    try:
-        physical_register(name)
-    except UnsupportedError:
-        return ()
-    return tuple(table.cells.cells_of(name))
+    with contextlib.suppress(UnsupportedError):
+        return table.cells.cells_of(name)
+    return ()

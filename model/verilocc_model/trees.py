@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,27 +76,13 @@ class Trees:
             OSError, TypeError, ValueError: it is not there, or something else.
         """
         try:
-            return cls(**load_file(path))
+            read: dict[str, NDArray[Any]] = load_file(path)
         except SafetensorError as error:
             raise ValueError(error) from error
-
-    def to_data(self) -> dict[str, list[float]]:
-        """As JSON has it."""
-        return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Sequence[float]]) -> Trees:
-        """What ``to_data`` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is something else.
-        """
-        read: dict[str, Any] = {name: np.array(data[name]) for name in cls.__dataclass_fields__}
-        for name, values in read.items():
-            read[name] = values.astype(np.float64 if name in ("threshold", "value", "base") else np.int32)
-        count = len(read["left"])
-        places = np.concatenate([read["left"], read["right"], read["roots"]])
-        alike = all(len(read[name]) == count for name in ("feature", "threshold", "right", "value"))
-        if not alike or places.min(initial=0) < 0 or places.max(initial=0) >= count or read["base"].shape != (1,):
+        result = cls(**read)
+        count = len(result.left)
+        places = np.concatenate([result.left, result.right, result.roots])
+        alike = all(len(values) == count for values in (result.feature, result.threshold, result.right, result.value))
+        if not alike or places.min(initial=0) < 0 or places.max(initial=0) >= count or result.base.shape != (1,):
             raise ValueError("these are no trees")
-        return cls(**read)
+        return result

@@ -33,7 +33,7 @@ from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus import build
-from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, make
+from verilocc_model.corpus.build import KernelLimits, Recipe, make
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.ir import ir, with_attributes
 from verilocc_model.corpus.labels import (
@@ -90,13 +90,13 @@ def vgpr() -> Stated:
 def test_a_kernel_of_each_source_becomes_problems_with_proved_labels(source: str, family: str, cpu: str) -> None:
     needs(source)
     cell = first_cell(source, family, cpu)
-    found = kernel_records(cell, Recipe(1))
+    found = Recipe(1).lines(cell)
     assert [facts["phase"] for _, facts in found] == ["sgpr", "vgpr"]
     for line, facts in found:
-        record = Record.from_json(line)
+        record = Record.from_json(line, "")
         assert record.to_json() == line
         assert (record.cell, record.problem.target) == (cell, cpu)
-        assert record.structure == facts["structure"]
+        assert structure_of(record.problem) == facts["structure"]
         assert record.fits
         assert {label.allocator.partition("/")[0] for label in record.labels} == {"llvm-greedy", "deterministic"}
         for label in record.labels:
@@ -109,8 +109,8 @@ def test_a_kernel_of_each_source_becomes_problems_with_proved_labels(source: str
 def test_a_problem_that_does_not_fit_is_recorded_with_its_demand() -> None:
     needs("mlir")
     cell = replace(first_cell("mlir", "conv", "gfx1100"), limits=(("amdgpu-num-vgpr", "16"),))
-    (_, (line, facts)) = kernel_records(cell, Recipe(1))
-    record = Record.from_json(line)
+    (_, (line, facts)) = Recipe(1).lines(cell)
+    record = Record.from_json(line, "")
     assert not record.fits
     assert not facts["fits"]
     assert record.labels == ()
@@ -234,7 +234,7 @@ def test_demand_is_what_the_deterministic_allocator_counts(vgpr: Stated) -> None
 def test_a_kernel_that_is_too_long_is_refused_not_cut() -> None:
     needs("mlir")
     with pytest.raises(UnsupportedError, match="more than 50"):
-        kernel_records(first_cell("mlir", "conv", "gfx942"), Recipe(1, limits=KernelLimits(instructions=50)))
+        Recipe(1, limits=KernelLimits(instructions=50)).lines(first_cell("mlir", "conv", "gfx942"))
 
 
 @pytest.mark.long
@@ -299,7 +299,7 @@ def test_interrupted_and_continued_with_other_processes_the_data_set_is_the_same
     assert make(RECIPE, tmp_path / "cut", jobs=1) == rows
     with pytest.raises(InputError, match="other parameters"):
         make(replace(RECIPE, seed=2), tmp_path / "cut")
-    assert {record.split for record in read_records(tmp_path / "cut")} <= {"train", "valid", "test"}
+    assert {split_of(record.cell) for record in read_records(tmp_path / "cut")} <= {"train", "valid", "test"}
     facts = summary(rows)
     assert facts["problems"] == 8
     assert facts["kernels"] == 4
@@ -351,7 +351,7 @@ def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_data_set_has_one_writer_at_a_time(tmp_path: Path) -> None:
     first = ShardWriter(tmp_path, {}, {})
-    with pytest.raises(InputError, match="another process adds to this data set"):
+    with pytest.raises(InputError, match="another run is writing here"):
         ShardWriter(tmp_path, {}, {})
     del first
     ShardWriter(tmp_path, {}, {})
@@ -371,11 +371,11 @@ def test_the_committed_sample_is_what_its_manifest_says_and_its_labels_are_prove
     records = list(read_records(directory))
     rows = list(read_journal(directory))
     kept = [one["structure"] for row in rows for one in row["records"] if one["outcome"] == "kept"]
-    assert [record.structure for record in records] == kept
+    assert [structure_of(record.problem) for record in records] == kept
     assert len(records) > 100
     assert {record.cell.source for record in records} == set(SOURCES)
     assert {record.cell.target for record in records} == set(TARGETS)
-    assert {record.split for record in records} == {"train", "valid", "test"}
+    assert {split_of(record.cell) for record in records} == {"train", "valid", "test"}
     for record in sorted(records, key=lambda one: one.instructions)[::6]:
         for label in record.labels:
             proposal = Proposal(PROBLEM_VERSION, label.allocator, label.registers)

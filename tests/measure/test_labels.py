@@ -17,9 +17,10 @@ from verilocc_mlir.measure.hip import Hip, HipDevice, Launch
 from verilocc_mlir.measure.journal import Journal
 from verilocc_mlir.measure.runner import Turns, measure
 from verilocc_mlir.results.measure import Measurement
+from verilocc_model.corpus.build import make
 from verilocc_model.corpus.shards import read_lines
 from verilocc_model.plans.data import read_labels
-from verilocc_model.plans.labels import PlanRecipe, make_labels
+from verilocc_model.plans.labels import PlanRecipe
 
 pytest.importorskip("zstandard")
 
@@ -30,7 +31,7 @@ PLANS = ("default", "max-ilp", "beside")
 def _labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needs("mlir")
     directory = tmp_path_factory.mktemp("labels") / "set"
-    make_labels(PlanRecipe(1, 1, ("gfx942",), ("mlir",), ("conv",), PLANS), directory)
+    make(PlanRecipe(1, 1, ("gfx942",), ("mlir",), ("conv",), plans=PLANS), directory)
     return directory
 
 

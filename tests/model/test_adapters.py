@@ -29,7 +29,7 @@ TOKENS: Sequence[int] = (0, 5, 7, 11)
 def scores(allocator: Any, target: str) -> list[list[float]]:
     """What the model scores for a GPU, on some words."""
     scorer = allocator.scorer(target)
-    scorer.begin(())
+    scorer.begin()
     return scorer.extend(TOKENS, range(len(TOKENS))).tolist()
 
 

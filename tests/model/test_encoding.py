@@ -147,7 +147,7 @@ def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phas
     again = sure_windows(table, refuted=refuted)
     first = VOCABULARY.decode(again[0].tokens)
     assert f"refuted grant{refuted[0]}" in " ".join(first)
-    assert int(plan_of(again)[1][5:]) == min(Episode(table, lookahead=False, refuted=refuted).ample(0), last)
+    assert int(plan_of(again)[1][5:]) == min(Episode(table, lookahead=False, refuted=refuted).planning.ample(0), last)
     assert int(plan_of(again)[1][5:]) > refuted[0] or refuted[0] == last
     registers = form.restored(heard_alone(table, again, refuted).registers())
     assert not violations(problem, Proposal(PROBLEM_VERSION, "told", registers))
@@ -158,12 +158,12 @@ def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phas
 def test_the_share_that_goes_through_is_named(name: str, lookahead: bool) -> None:
     table = Table(canonical(answered(name, "vgpr")[0]).problem)
     episode = planning(table, lookahead)
-    plan = episode.sure_plan()
+    plan = episode.planning.sure_plan()
     assert plan is not None
     assert all(map(episode.answer, plan[:2]))
     question = episode.question()
     assert question is not None
-    assert len(episode.shares) > 1
+    assert len(episode.planning.shares) > 1
     (named,) = (b for a, b in pairwise(question.facts) if a == "hint")
     assert named == (question.draft if lookahead else plan[2])
     # What each share comes to, with a witness or by first fit alone.

@@ -37,7 +37,7 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
                  "--out", str(tmp_path / "refuted")]  # fmt: skip
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
     assert "refuted 2" in result.output + result.stderr
-    (entry,) = entries([tmp_path / "refuted"], 0.0)
+    (entry,) = entries([tmp_path / "refuted"])
     asked = entry.read()
     assert not asked.registers
     for one in asked.refuted:
@@ -53,11 +53,11 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
     # A run goes on from the model, its words included.
     config = replace(SMALL, init=str(trained / "model"), tokens=2000, seed=3)
     lines: list[str] = []
-    assert training.train_base([data, tmp_path / "refuted"], config, tmp_path / "second", lines.append)
+    assert training.train([data, tmp_path / "refuted"], config, tmp_path / "second", lines.append)
     assert read_card(tmp_path / "second" / "model")["init"] == read_card(trained / "model")["name"]
     loss = json.loads((tmp_path / "second" / "metrics.json").read_text())["rows"][-1]["loss"]
     scratch = replace(config, init="")
-    assert training.train_base([data, tmp_path / "refuted"], scratch, tmp_path / "scratch", lines.append)
+    assert training.train([data, tmp_path / "refuted"], scratch, tmp_path / "scratch", lines.append)
     assert loss < json.loads((tmp_path / "scratch" / "metrics.json").read_text())["rows"][-1]["loss"]
 
 
@@ -75,10 +75,13 @@ def test_an_interrupted_collection_says_what_is_kept(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(written, "write_file", interrupted)
+        patch.setattr(written, "refutation_of", interrupted)
         stopped = CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
     assert stopped.return_value == ExitCode.INTERRUPTED
     assert f"what is done is kept in {out}" in stopped.stderr
-    assert not list(out.iterdir())
+    assert not entries([out])
     assert CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False).return_value == 0
-    assert len(list(out.iterdir())) == 1
+    assert len(entries([out])) == 1
+    # What was asked is not asked again.
+    assert CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False).return_value == 0
+    assert len(entries([out])) == 1

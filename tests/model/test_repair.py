@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 from builders import live_of, problem_of
@@ -160,9 +161,15 @@ def test_the_plan_is_stated_where_first_fit_goes_through(name: str, phase: Phase
     form = canonical(part.problem)
     table = Table(form.problem)
     told = guidance_of(part.refuted, form, table)
-    episode = Episode(table, mask=False, advice=told.advice, refuted=told.grants, sure=True)
-    done = decode(episode, FirstFit())
+    again = partial(Episode, table, mask=False, advice=told.advice, refuted=told.grants, sure=True)
+    done = decode(again(), FirstFit())
     whole = Proposal(PROBLEM_VERSION, "test", part.whole(form.restored(done.registers)))
     assert prove(problem, whole).outcome is Outcome.PROVED
     # Joins and places are asked for, the plan is not.
-    assert done.questions == len(done.answers) - 3
+    episode, planned = again(), 0
+    while (question := episode.question()) is not None:
+        assert question.known is (question.stage == "planning")
+        planned += question.known
+        assert episode.answer(question.draft or "=first")
+    assert planned == 3
+    assert done.questions

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from model_support import answered, disguised, kernel
 from support import late
-from training_support import PHASES, SMALL, write_labelled
+from training_support import PHASES, SMALL, record, write_labelled
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -26,6 +26,7 @@ from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_mlir.service.running import serving
 from verilocc_model.card import CARD, README, read_card
+from verilocc_model.corpus.shards import Record, ShardWriter
 from verilocc_model.decoding import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import cells_of
@@ -35,22 +36,17 @@ from verilocc_model.evaluation import EvalConfig, EvaluationJournal, Row, evalua
 from verilocc_model.repair import guidance_of
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
-from verilocc_model.training.entries import Labelled, entries, read_file
+from verilocc_model.training.entries import entries
 
 answering = late("verilocc_model.allocator")
 adapting = late("verilocc_model.training.run")
 lm = late("verilocc_model.lm")
 training = late("verilocc_model.training.run")
-transformers = late("transformers")
 TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950", "attn_d64.gfx950")
 
 
-def problems() -> list[Labelled]:
-    return [
-        Labelled(name, "test", "gemm", answered(name, phase)[0].target, phase, answered(name, phase)[0], ())
-        for name in TESTED_ON
-        for phase in PHASES
-    ]
+def problems() -> list[Record]:
+    return [record(name, phase, labelled=False) for name in TESTED_ON for phase in PHASES]
 
 
 def prices_of(rows: list[Row], policy: str) -> list[Price]:
@@ -132,8 +128,8 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
     data.mkdir()
     for name in ("gemm_mma_lds.gfx1201", "gemm_mma_lds.gfx942"):
         write_labelled(data, name, "vgpr")
-    (seen,) = [e for e in entries([data], 0.0) if e.trains(())]
-    assert seen.target == "gfx942"
+    (seen,) = [e for e in entries([data]) if e.trains(())]
+    assert seen.cell.target == "gfx942"
     lines: list[str] = []
     config = replace(SMALL, tokens=4000, rank=4)
     model = adapting.adapt("gfx1201", trained / "model", [data], tmp_path / "out", lines.append, config=config)
@@ -166,35 +162,15 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
     out = tmp_path / "run"
     brief = load_config(None, {**SMALL.to_data(), "tokens": 30_000, "minutes": 1e-6})
-    assert not training.train_base([data], brief, out, lambda line: None)
+    assert not training.train([data], brief, out, lambda line: None)
     steps = json.loads((out / "checkpoint" / "progress.json").read_text())["step"]
     assert steps == 1
     lines: list[str] = []
-    assert training.train_base([data], load_config(None, {**SMALL.to_data(), "tokens": 30_000}), out, lines.append)
+    assert training.train([data], load_config(None, {**SMALL.to_data(), "tokens": 30_000}), out, lines.append)
     assert "going on from" in lines[0]
     assert json.loads((out / "checkpoint" / "progress.json").read_text())["step"] > steps
     with pytest.raises(InputError, match="another seed"):
-        training.train_base([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
-
-
-@pytest.mark.long
-def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
-    shape = transformers.Qwen2Config(
-        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=1024,
-    )  # fmt: skip
-    transformers.Qwen2ForCausalLM(shape).save_pretrained(tmp_path / "qwen")
-    data = tmp_path / "data"
-    data.mkdir()
-    write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
-    config = load_config(None, {**SMALL.to_data(), "tokens": 3000, "start": str(tmp_path / "qwen")})
-    assert training.train_base([data], config, tmp_path / "run", lambda line: None)
-    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model_type"] == "qwen2"
-    problem, _ = answered("gemm_mma_lds.gfx942", "sgpr")
-    proposal = answering.ModelAllocator(tmp_path / "run" / "model").allocate(problem)
-    assert prove(problem, proposal).outcome is Outcome.PROVED
-    with pytest.raises(InputError, match="no model that can be loaded"):
-        training.train_base([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
+        training.train([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
 
 
 def test_refutations_become_facts() -> None:
@@ -214,18 +190,19 @@ def test_refutations_become_facts() -> None:
     assert not grant or registers > table.grants[grant - 1]
 
 
-def test_a_labelled_file_is_read_and_a_poisoned_one_is_caught(tmp_path: Path) -> None:
-    path = write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
-    (entry,) = entries([tmp_path], 0.0)
+def test_a_labelled_problem_is_read_and_a_poisoned_one_is_caught(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "data", "gemm_mma_lds.gfx942", "vgpr")
+    (entry,) = entries([tmp_path / "data"])
     assert encoded(entry, 512, tmp_path / "cache") == encoded(entry, 512, tmp_path / "cache") != []
-    row = json.loads(gzip.decompress(path.read_bytes()))
-    row["registers"] = [row["registers"][0]] * len(row["registers"])
-    path.write_bytes(gzip.compress(json.dumps(row).encode()))
+    one = entry.read()
+    poisoned = tuple(replace(label, registers=label.registers[:1] * len(label.registers)) for label in one.labels)
+    ShardWriter(tmp_path / "poisoned", {}, {}).add([replace(one, labels=poisoned).to_json()], [])
+    (entry,) = entries([tmp_path / "poisoned"])
     with pytest.raises(InputError, match=r"breaks a rule|no register"):
         encoded(entry, 512, None)
-    path.write_bytes(b"not gzip")
-    with pytest.raises(InputError, match="is no labelled problem"):
-        read_file(path)
+    ShardWriter(tmp_path / "other", {}, {}).add(['{"version": 1}'], [])
+    with pytest.raises(InputError, match="is no record"):
+        entries([tmp_path / "other"])
 
 
 def test_the_trivial_policies_are_measured_without_a_model() -> None:
@@ -245,14 +222,15 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
     config = EvalConfig(modes=("masked",), policies=("draft",))
     rows = list(evaluate(problems()[:1], None, config))
     path = tmp_path / "rows"
-    EvaluationJournal(path, {"model": "one"}).add("a", rows)
+    with closing(EvaluationJournal(path, {"model": "one"})) as journal:
+        journal.note("a", rows)
     with path.open("a") as stream:
         stream.write('{"key": "b", "ro')
-    journal = EvaluationJournal(path, {"model": "one"})
-    assert journal.rows_of("a") == rows
-    assert journal.rows_of("b") is None
-    journal.add("b", rows)
-    assert EvaluationJournal(path, {"model": "one"}).rows_of("b") == rows
+    with closing(EvaluationJournal(path, {"model": "one"})) as journal:
+        assert journal.rows == {"a": rows}
+        journal.note("b", rows)
+    with closing(EvaluationJournal(path, {"model": "one"})) as journal:
+        assert journal.rows == {"a": rows, "b": rows}
     with pytest.raises(InputError, match="another model"):
         EvaluationJournal(path, {"model": "two"})
 
@@ -267,7 +245,8 @@ def test_what_is_measured_is_written(tmp_path: Path) -> None:
     found = json.loads(out.read_text())
     assert found["config"]["policies"] == ["first-fit"]
     assert [c["pass@1"] for c in found["cells"]] == [1.0]
-    assert [dict(zip(found["columns"], r, strict=True))["name"] for r in found["rows"]] == ["gemm_mma_lds.gfx942"]
+    name = record("gemm_mma_lds.gfx942", "sgpr").cell.name
+    assert [dict(zip(found["columns"], r, strict=True))["name"] for r in found["rows"]] == [name]
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -283,16 +262,16 @@ def test_a_second_attempt_is_told_what_was_refuted() -> None:
     config = EvalConfig(modes=("unmasked",), policies=("model",), feedback=True)
     rows = list(evaluate(problems()[:1], lambda target: Wrong(), config))
     assert [(r.sample, r.attempt, r.outcome) for r in rows] == [
-        (-1, "first", "refuted"), (-1, "told", "refuted"), (-1, "blind", "refuted"),
+        (-1, "first", "refuted"), (-1, "told", "refuted"),
     ]  # fmt: skip
     (cell,) = summary(rows)
-    assert cell["second_attempt_told"] == cell["second_attempt_blind"] == 0.0
-    assert rows[1].tokens > rows[2].tokens
+    assert cell["second_attempt_told"] == 0.0
+    assert rows[1].tokens > rows[0].tokens
 
 
 def test_plans_are_shown_again_and_alone_with_other_grants(tmp_path: Path) -> None:
     write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
-    (entry,) = entries([tmp_path], 0.0)
+    (entry,) = entries([tmp_path])
     found = encoded(entry, 1024, None)
     shown = [VOCABULARY.decode(w.tokens) for w in plans(found, 3, 0)]
     (looking,) = [w for w in shown[:2] if w[1] != "alone"]
@@ -349,17 +328,19 @@ def test_families() -> None:
     ("arguments", "message"),
     [
         (["eval", "DIR", "--model", "DIR"], "has no allocation model"),
-        (["eval", "DIR"], "nothing to evaluate on"),
-        (["train", "base", "DIR", "--out", "OUT"], "nothing to train on"),
+        (["eval", "DIR"], "this is no data set"),
+        (["eval", "EMPTY"], "nothing to evaluate on"),
+        (["train", "base", "EMPTY", "--out", "OUT"], "nothing to train on"),
         (["train", "base", "DIR", "--out", "OUT", "--set", "hiden=3"], "no setting 'hiden'"),
-        (["train", "base", "DIR", "--out", "OUT", "--set", "hidden=big"], "hidden must be of type int"),
+        (["train", "base", "DIR", "--out", "OUT", "--set", "hidden=big"], "Expected `int`, got `str` - at `$.hidden`"),
         (["adapt", "--target", "gfx1", "--base", "DIR", "--out", "OUT", "DIR"], "gfx1"),
         (["train", "adapter", "DIR", "--out", "OUT", "--base", "DIR"], "has no allocation model"),
     ],
 )
 def test_errors_say_what_is_wrong(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "d").mkdir()
-    named = {"DIR": str(tmp_path / "d"), "OUT": str(tmp_path / "out")}
+    ShardWriter(tmp_path / "empty", {}, {})
+    named = {"DIR": str(tmp_path / "d"), "EMPTY": str(tmp_path / "empty"), "OUT": str(tmp_path / "out")}
     result = CliRunner().invoke(cli, [named.get(a, a) for a in arguments])
     assert isinstance(result.exception, InputError)
     assert message in result.exception.render()

@@ -74,7 +74,8 @@ def test_a_place_is_named_where_it_leaves_less_than_the_plain_one_and_nowhere_el
     named = others = 0
     while (question := episode.question()) is not None:
         if question.stage == "placing":
-            item, facts = episode.current(), question.facts
+            assert episode.placing is not None
+            item, facts = episode.placing.current(), question.facts
             banks = table.problem.ranges[item.members[0][0]].banks
 
             def cost(word: str, item: Item = item, banks: tuple[str, ...] = banks) -> float:

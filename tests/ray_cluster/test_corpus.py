@@ -27,7 +27,7 @@ from verilocc_model.corpus.shards import read_journal, read_lines
 pytestmark = MARKS
 
 RUNNER = RayRunner("local", ("mlir",))
-RECIPE = Recipe(3, 1, ("gfx942",), ("mlir",), ("conv",), ("deterministic",))
+RECIPE = Recipe(3, 1, ("gfx942",), ("mlir",), ("conv",), teachers=("deterministic",))
 OPTIONS = ["--seed=1", "--target=gfx942", "--source=mlir", "--family=conv", "--teacher=deterministic", "--kernels=3"]
 
 

@@ -58,7 +58,6 @@ from verilocc_mlir.service.plans import MOST_BYTES, Plans
 from verilocc_mlir.service.status import ServiceError
 from verilocc_model.corpus.sources import Cell
 from verilocc_model.plans import choose
-from verilocc_model.plans.choose import Stater
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Nearest
 
@@ -163,7 +162,7 @@ def test_the_contract_names_every_fact(kernel: Kernel) -> None:
 def test_the_answers_are_those_of_the_model(
     offering: Served, channel: grpc.Channel, kernel: Kernel, model: Path, target: str
 ) -> None:
-    expected = [str(answer) for answer in Stater(model).ranked(target, kernel.facts)]
+    expected = [str(answer) for answer in Nearest.load(model).ranked(target, kernel.facts)]
     assert len(expected) == 4
     request = planning.RankPlansRequest(target=target, facts=kernel.facts)
     answer = rank(channel, request)
@@ -271,10 +270,8 @@ def test_a_server_on_ray_refuses_a_model(tmp_path: Path, capsys: pytest.CaptureF
 class Slow:
     """Answers when it is let; ``at_once`` is the most calls that it was in."""
 
-    name = "slow"
-
     def __init__(self) -> None:
-        self.facts = ["size"]
+        self.names = ["size"]
         self.begun, self.go = threading.Event(), threading.Event()
         self.inside = self.at_once = 0
 
@@ -292,7 +289,7 @@ def test_the_event_loop_goes_on_while_the_model_is_asked_and_one_question_is_ask
     request = bad({"size": 1.0}).SerializeToString()
 
     async def asked() -> list[planning.RankPlansResponse]:
-        plans = Plans(PlanModel("slow 1", slow))
+        plans = Plans(PlanModel("slow 1", "slow", slow))
         waiting = [asyncio.create_task(plans.rank(request, as_json=False)) for _ in range(3)]
         while not slow.begun.is_set():
             await asyncio.sleep(0.01)
@@ -391,7 +388,7 @@ def test_answers_of_a_server_are_read_and_the_model_here_follows(
     settings = replace(kernel.given.work.settings, plan_model=model)
     work = replace(kernel.given.work, allocators=(there,), settings=settings)
     said = stated(replace(kernel.given, work=work), DEFAULT, kernel.code)
-    expected = answers or [str(answer) for answer in Stater(model).ranked("gfx1201", kernel.facts)]
+    expected = answers or [str(answer) for answer in Nearest.load(model).ranked("gfx1201", kernel.facts)]
     assert (said.model, [str(answer) for answer in said.answers], len(said.notes)) == (name, expected, notes)
 
 

@@ -21,8 +21,8 @@ from verilocc_mlir.pipeline.candidates import LABELLED, Answer
 from verilocc_mlir.store import Store
 from verilocc_model.corpus.build import KernelLimits, Recipe, make
 from verilocc_model.corpus.labels import DEFAULT_TEACHERS
-from verilocc_model.corpus.shards import read_journal, read_manifest, summary
-from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS
+from verilocc_model.corpus.shards import read_journal, read_lines, read_manifest, summary
+from verilocc_model.corpus.sources import FAMILIES, SOURCES, TARGETS, Cell
 from verilocc_model.corpus.stream import Exported, cells, export, read_list
 
 
@@ -95,10 +95,10 @@ def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | Non
 
 
 def _made(
-    make: Callable[..., list[dict[str, Any]]], recipe: Any, out: Path, jobs: int | None, cluster: str | None,
-    store_path: Path | None, progress: Callable[[Any, int], None],
+    recipe: Any, out: Path, jobs: int | None, cluster: str | None, store_path: Path | None,
+    progress: Callable[[Any, int], None],
 ) -> list[dict[str, Any]] | None:  # fmt: skip
-    """The journal of a data set that ``make`` makes here or on a Ray cluster; None where it was interrupted."""
+    """The journal of a data set that is made here or on a Ray cluster; None where it was interrupted."""
 
     # On a node, a relative path would be one of Ray's directories there.
     store = Store(store_path.absolute()) if store_path else None
@@ -162,8 +162,8 @@ def make_command(given: _MakeGiven) -> int:
         given.targets or TARGETS,
         given.sources or SOURCES,
         given.families or None,
-        given.teachers or DEFAULT_TEACHERS,
         KernelLimits(given.most_instructions, given.kernel_seconds),
+        given.teachers or DEFAULT_TEACHERS,
     )
 
     def show(row: Any, remaining: int) -> None:
@@ -174,7 +174,7 @@ def make_command(given: _MakeGiven) -> int:
             )
             click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
 
-    journal = _made(make, recipe, given.out, given.jobs, cluster, given.store_path, show)
+    journal = _made(recipe, given.out, given.jobs, cluster, given.store_path, show)
     if journal is None:
         return ExitCode.INTERRUPTED
     kept_problems = sum(record["outcome"] == "kept" for row in journal for record in row["records"])
@@ -206,8 +206,8 @@ class _PlansGiven:
 @_filters
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
 @click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
-@click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json",
-              help="Take the kernels of a list, such as benchmarks/kernel_corpus.json.")  # fmt: skip
+@click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json|DIR",
+              help="Take the kernels of a list, such as benchmarks/kernel_corpus.json, or of a data set.")  # fmt: skip
 @click.option(
     "--plan", "plans", multiple=True, metavar="WORDS", help="Only this answer beside the default; again for more."
 )
@@ -230,11 +230,11 @@ def plans_command(given: _PlansGiven) -> int:
     """
     cluster = cluster_address(given.ray, given.ray_address)
 
-    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
+    from verilocc_model.plans.labels import PlanLimits, PlanRecipe
 
     _cells(given.seed, given.targets, given.sources, given.families)
     answers = [Answer.parse(name) for name in given.plans]
-    listed = [kernel.cell for kernel in read_list(given.list_path)] if given.list_path else []
+    listed = _listed(given.list_path) if given.list_path else []
     wanted = [
         cell
         for cell in listed
@@ -247,20 +247,27 @@ def plans_command(given: _PlansGiven) -> int:
     random.Random(given.seed).shuffle(wanted)
     names = tuple(dict.fromkeys(map(str, (Answer(), *answers) if answers else LABELLED)))
     recipe = PlanRecipe(
-        given.kernels, given.seed, given.targets or TARGETS, given.sources or SOURCES, given.families or None, names,
-        PlanLimits(given.most_instructions, given.kernel_seconds, given.spilled), tuple(wanted),
+        given.kernels, given.seed, given.targets or TARGETS, given.sources or SOURCES, given.families or None,
+        PlanLimits(given.most_instructions, given.kernel_seconds, given.spilled), names, tuple(wanted),
     )  # fmt: skip
 
     def show(row: Any, remaining: int) -> None:
         if not given.quiet:
             click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
 
-    journal = _made(make_labels, recipe, given.out, given.jobs, cluster, given.store_path, show)
+    journal = _made(recipe, given.out, given.jobs, cluster, given.store_path, show)
     if journal is None:
         return ExitCode.INTERRUPTED
     labelled = sum(bool(row["records"]) for row in journal)
     click.echo(f"{given.out}: {labelled} kernels labelled, {len(journal) - labelled} left out")
     return ExitCode.PROVED
+
+
+def _listed(path: Path) -> list[Cell]:
+    """The kernels of a list, or of a data set."""
+    if path.is_dir():
+        return [Cell.from_data(json.loads(line)["cell"]) for line in read_lines(path)]
+    return [kernel.cell for kernel in read_list(path)]
 
 
 @corpus_command.command("remeasure", cls=Command, context_settings=HELP)
@@ -281,27 +288,6 @@ def remeasure_command(directory: Path, count: int, seed: int, store_path: Path |
     return ExitCode.REFUTED if differing else ExitCode.PROVED
 
 
-@corpus_command.command("facts", cls=Command, context_settings=HELP)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The new data set.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, metavar="N", help="Kernels at once.")
-@_store_option
-def facts_command(directory: Path, out: Path, jobs: int, store_path: Path | None) -> int:
-    """Write a set of verilocc corpus plans once more, with the facts that this version states. Labels stay.
-
-    Kernels go on where an interrupt left off.
-    """
-    from verilocc_model.plans.labels import state_facts_anew
-
-    def show(row: Any, remaining: int) -> None:
-        click.echo(f"{remaining} left  {row['cell']}", err=True)
-
-    store = Store(store_path) if store_path else None
-    count = state_facts_anew(directory, out, jobs=jobs, store=store, progress=show)
-    click.echo(f"{out}: facts of {count} kernels")
-    return ExitCode.PROVED
-
-
 @corpus_command.command("measured", cls=Command, context_settings=HELP)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
@@ -316,8 +302,8 @@ def measured_command(directory: Path, journals: tuple[Path, ...], out: Path) -> 
     """
     from verilocc_model.plans.data import measured_labels
 
-    made = measured_labels(directory, journals, out)
-    click.echo(f"{out}: {made.labels} labels by the clock, of {made.kernels} kernels")
+    kernels, labels = measured_labels(directory, journals, out)
+    click.echo(f"{out}: {labels} labels by the clock, of {kernels} kernels")
     return ExitCode.PROVED
 
 

@@ -69,7 +69,7 @@ def _options(command: Any) -> Any:
 @_options
 def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
     """Train a base model from scratch on the labelled problems in DIR."""
-    code = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
+    code = _commands().train(data, out, config=config, settings=_settings(pairs), base=None, say=_say)
     return int(code)
 
 
@@ -80,7 +80,7 @@ def train_adapter_command(
     data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...], base: Path
 ) -> int:
     """Train a LoRA adapter for one architecture family on a base model."""
-    code = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
+    code = _commands().train(data, out, config=config, settings=_settings(pairs), base=base, say=_say)
     return int(code)
 
 
@@ -116,7 +116,8 @@ def feedback_command(
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 def plans_command(data: tuple[Path, ...], out: Path) -> int:
     """Fit what states a plan by the facts of a kernel, to the labels of verilocc corpus plans in DIR."""
-    return int(_commands().train_plans(data, out, say=_say))
+    commands = _commands()
+    return int(commands.train_plans(commands.Nearest, data, out, everything=False, say=_say))
 
 
 @train_command.command("critic", cls=Command, context_settings=HELP)
@@ -125,7 +126,8 @@ def plans_command(data: tuple[Path, ...], out: Path) -> int:
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 def critic_command(data: tuple[Path, ...], out: Path, everything: bool) -> int:
     """Train what ranks plans by their texts, on the labels of verilocc corpus plans in DIR."""
-    return int(_commands().train_critic(data, out, everything=everything, say=_say))
+    commands = _commands()
+    return int(commands.train_plans(commands.Critic, data, out, everything=everything, say=_say))
 
 
 @click.command("adapt", cls=Command, context_settings=HELP)
@@ -187,7 +189,7 @@ def adapt_command(
     help="[all but exact and improved]",
 )
 @click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
-@click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")
+@click.option("--feedback", is_flag=True, help="A second attempt after a refutation, told why.")
 @click.option("--temperature", type=POSITIVE, default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=POSITIVE, default=60.0, show_default=True, help="An answer.")

@@ -50,6 +50,7 @@ class PlanModel(Struct, frozen=True):
     """
 
     version: str
+    _name: str
     _model: Any
 
     @classmethod
@@ -59,7 +60,7 @@ class PlanModel(Struct, frozen=True):
             InputError: no model of plans is there. UnsupportedError: its packages are missing.
         """
         package = _package()
-        return cls(model_version(directory), package.Stater(directory))
+        return cls(model_version(directory), directory.resolve().name, package.Nearest.load(directory))
 
     @property
     def targets(self) -> Sequence[str]:
@@ -68,7 +69,7 @@ class PlanModel(Struct, frozen=True):
     @property
     def facts(self) -> frozenset[str]:
         """Names of the facts that it reads."""
-        return frozenset(self._model.facts)
+        return frozenset(self._model.names)
 
     def ranked(self, target: str, facts: Mapping[str, float]) -> Stated:
         """All its answers.
@@ -76,7 +77,7 @@ class PlanModel(Struct, frozen=True):
         Raises:
             InputError: a fact is missing.
         """
-        return Stated(self._model.name, self._model.ranked(target, facts))
+        return Stated(self._name, self._model.ranked(target, facts))
 
 
 def stated(given: Planned, first: Plan, code: bytes) -> Stated:

@@ -1,4 +1,4 @@
-"""Making the data set: kernels of the stream, their problems, proved labels. Repeated problems are left out.
+"""Making a data set: kernels of the stream, and what is said of each. Repeated problems are left out.
 
 Kernels are made in parallel and taken in the stream's order. So the same parameters and versions give the same data
 set, whatever the number of processes, and however often the run was interrupted. There are two exceptions: a kernel
@@ -7,7 +7,7 @@ that takes longer than ``KernelLimits.seconds``, and on a cluster a kernel whose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -37,13 +37,13 @@ class KernelLimits:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All settings that decide a data set's contents.
+class Stream:
+    """All settings that decide a data set's contents. A kind of data sets adds its own, and says what a line is.
 
     Attributes:
         kernels: number of kernels of the stream.
         families: None for all.
-        teachers: names that ``labels.teacher`` takes.
+        limits: of one kernel, elapsed ``seconds`` among them.
     """
 
     kernels: int
@@ -51,16 +51,74 @@ class Recipe:
     targets: tuple[str, ...] = TARGETS
     sources: tuple[str, ...] = SOURCES
     families: tuple[str, ...] | None = None
-    teachers: tuple[str, ...] = DEFAULT_TEACHERS
-    limits: KernelLimits = field(default_factory=KernelLimits)
+    limits: Any = None
 
     def parameters(self) -> dict[str, Any]:
         """JSON values; ``kernels`` is left out: a data set may be made longer."""
         return {name: value for name, value in asdict(self).items() if name != "kernels"}
 
+    def versions(self) -> dict[str, str]:
+        """Versions of what the contents are made with.
+
+        Raises:
+            ToolchainError: a front end or LLVM is missing.
+        """
+        return {name: source(name).version() for name in self.sources} | {"llvm": find_toolchain().version_text}
+
+    def cells(self) -> Iterable[Cell]:
+        """The kernels in order."""
+        stream = cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
+        return islice(stream, self.kernels)
+
+    def for_one(self) -> Stream:
+        """What decides the lines of a kernel: processes get it when they start."""
+        return self
+
+    def lines(self, cell: Cell, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """A kernel's lines of the data set, each with its facts for the journal.
+
+        Raises:
+            VeriloccError: the kernel cannot be made or stated.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Recipe(Stream):
+    """Problems with labels; ``teachers`` are names that ``labels.teacher`` takes."""
+
+    limits: KernelLimits = field(default_factory=KernelLimits)
+    teachers: tuple[str, ...] = DEFAULT_TEACHERS
+
+    def versions(self) -> dict[str, str]:
+        """See ``Stream``.
+
+        Raises:
+            InputError: a teacher does not exist.
+        """
+        for name in self.teachers:
+            teacher(name, StagedCompiler(find_toolchain(), CompileOptions("")))
+        return super().versions()
+
+    def lines(self, cell: Cell, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """Each problem of a kernel."""
+        limits = self.limits
+        options = CompileOptions(cell.target, verify=False, tool_seconds=limits.seconds, input_name=cell.name)
+        compiler = StagedCompiler(find_toolchain(), options)
+        teachers = [(name, teacher(name, compiler)) for name in self.teachers]
+        records: list[tuple[str, dict[str, Any]]] = []
+        for stated in stated_problems(
+            ir(cell, store), compiler, most_instructions=limits.instructions, solver_seconds=limits.solver_seconds
+        ):
+            labels, refused = teach(stated, teachers, timeout_s=limits.solver_seconds)
+            demand = problem_demands(stated.problem)
+            record = Record(cell, stated.problem, stated.function.instruction_count, demand, labels, refused)
+            records.append((record.to_json(), record.facts()))
+        return records
+
 
 def make(
-    recipe: Recipe,
+    recipe: Stream,
     directory: Path,
     *,
     jobs: int = 1,
@@ -68,7 +126,7 @@ def make(
     store: Store | None = None,
     progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
 ) -> list[dict[str, Any]]:
-    """Make or continue the data set; returns the journal. What is done when it is interrupted is kept.
+    """Make or continue a data set; returns the journal. What is done when it is interrupted is kept.
 
     Args:
         jobs: kernels made at once, as ``runner`` takes it.
@@ -77,56 +135,18 @@ def make(
         progress: called with each kernel's row of the journal and the number of kernels left.
 
     Raises:
-        InputError: another data set is there, or a teacher does not exist.
+        InputError: another data set is there, or one made with other versions.
         ToolchainError: a front end or LLVM is missing.
     """
-    toolchain = find_toolchain()
-    for name in recipe.teachers:
-        teacher(name, StagedCompiler(toolchain, CompileOptions("")))
-    versions = {name: source(name).version() for name in recipe.sources} | {"llvm": toolchain.version_text}
-    writer = ShardWriter(directory, recipe.parameters(), versions)
+    writer = ShardWriter(directory, recipe.parameters(), recipe.versions())
     done_cells = {row["cell"] for row in writer.journal}
-    stream = cells(recipe.seed, targets=recipe.targets, sources=recipe.sources, families=recipe.families)
-    todo = [cell for cell in islice(stream, recipe.kernels) if cell.name not in done_cells]
+    todo = [cell for cell in recipe.cells() if cell.name not in done_cells]
     earlier_problems = _EarlierProblems(writer.journal)
-    results = runner(
-        partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds
-    )
+    results = runner(partial(recipe.for_one().lines, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
     with closing(results):
         entries = (_journal_row(outcome, earlier_problems) for outcome in results)
-        writer.add_all(entries, len(todo), progress, kernels_a_shard=64)
+        writer.add_all(entries, len(todo), progress)
     return writer.journal
-
-
-def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """Each problem of a kernel as a line of the data set, with its facts for the journal.
-
-    Raises:
-        VeriloccError: the kernel cannot be made or stated.
-    """
-    limits = recipe.limits
-    options = CompileOptions(cell.target, verify=False, tool_seconds=limits.seconds, input_name=cell.name)
-    compiler = StagedCompiler(find_toolchain(), options)
-    teachers = [(name, teacher(name, compiler)) for name in recipe.teachers]
-    records: list[tuple[str, dict[str, Any]]] = []
-    text = ir(cell, store)
-    for stated in stated_problems(
-        text, compiler, most_instructions=limits.instructions, solver_seconds=limits.solver_seconds
-    ):
-        labels, refused = teach(stated, teachers, timeout_s=limits.solver_seconds)
-        demand = problem_demands(stated.problem)
-        record = Record(cell, stated.problem, stated.function.instruction_count, demand, labels, refused)
-        facts = {
-            "phase": stated.problem.phase,
-            "structure": record.structure,
-            "instructions": record.instructions,
-            "ranges": len(stated.problem.ranges),
-            "fits": record.fits,
-            "ranks": {label.allocator: label.rank for label in labels},
-            "refused": {refusal.allocator: f"{refusal.stage}: {refusal.reason}" for refusal in refused},
-        }
-        records.append((record.to_json(), facts))
-    return records
 
 
 class _EarlierProblems:
@@ -137,7 +157,7 @@ class _EarlierProblems:
         self._targets: set[tuple[str, str]] = set()
         for row in journal:
             for one in row["records"]:
-                if one["outcome"] == "kept":
+                if one["outcome"] == "kept" and "structure" in one:
                     self._split[one["structure"]] = row["split"]
                     self._targets.add((one["structure"], row["target"]))
 
@@ -158,18 +178,24 @@ def _journal_row(done: Done[Cell], earlier_problems: _EarlierProblems) -> tuple[
     lines: list[str] = []
     records: list[dict[str, Any]] = []
     for line, facts in done.result or ():
-        outcome = earlier_problems.outcome(facts["structure"], cell)
+        outcome = earlier_problems.outcome(facts["structure"], cell) if "structure" in facts else "kept"
         records.append({**facts, "outcome": outcome})
         if outcome == "kept":
             lines.append(line)
-    row = {
+    return journal_row(cell, records, done.failure, done.seconds), lines
+
+
+def journal_row(
+    cell: Cell, records: Sequence[Mapping[str, Any]], failure: str = "", seconds: float = 0.0
+) -> dict[str, Any]:
+    """A row of the journal: a kernel, and the facts of its lines."""
+    return {
         "cell": cell.name,
         "source": cell.source,
         "family": cell.family,
         "target": cell.target,
         "split": split_of(cell),
-        "failure": done.failure,
-        "seconds": round(done.seconds, 2),
+        "failure": failure,
+        "seconds": round(seconds, 2),
         "records": records,
     }
-    return row, lines

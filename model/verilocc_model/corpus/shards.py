@@ -7,27 +7,27 @@ SHA-256. A run that was cut off leaves at most a shard that the journal does not
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 import zstandard
-from msgspec import structs
+from msgspec import MsgspecError, convert, to_builtins
 from msgspec.structs import replace
 
 from verilocc_mlir.allocators.bounds import Demand
+from verilocc_mlir.allocators.protocol import Refutation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.files import write_whole
+from verilocc_mlir.files import JsonLines, records_in, write_whole
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.problem.schema import problem_from_json, to_json
+from verilocc_model.corpus import greedy
 from verilocc_model.corpus.labels import Label, Refused
 from verilocc_model.corpus.sources import Cell
 
@@ -35,6 +35,8 @@ DATA_VERSION = 1
 MANIFEST, JOURNAL = "manifest.json", "journal.jsonl"
 _SHARD = re.compile(r"problems-(\d{5})\.jsonl\.zst")
 _LEVEL = 12
+KERNELS_A_SHARD = 16
+"""What is not in a whole shard yet is lost if the process is killed."""
 
 
 class ShardWriter:
@@ -53,7 +55,7 @@ class ShardWriter:
         self._directory = directory
         self._head = {"version": DATA_VERSION, "parameters": dict(parameters), "made_with": dict(versions)}
         directory.mkdir(parents=True, exist_ok=True)
-        self._held = _hold(directory)
+        self._lines = JsonLines(directory / JOURNAL)
         manifest = directory / MANIFEST
         if manifest.exists():
             manifest_there = read_manifest(directory)
@@ -64,7 +66,7 @@ class ShardWriter:
                         where=str(manifest),
                         hint="continue it with those, or choose another directory",
                     )
-        self.journal = list(read_journal(directory))
+        self.journal = self._lines.records
         self._shards: dict[str, dict[str, Any]] = {}
         for row in self.journal:
             if row["shard"] and row["shard"] not in self._shards:
@@ -85,13 +87,9 @@ class ShardWriter:
             data = zstandard.ZstdCompressor(level=_LEVEL).compress("".join(f"{x}\n" for x in lines).encode())
             write_whole(self._directory / name, data, durable=True)
             self._shards[name] = {"records": len(lines), "sha256": hashlib.sha256(data).hexdigest()}
-        with (self._directory / JOURNAL).open("ab") as stream:
-            for row in rows:
-                whole = {**row, "shard": name}
-                stream.write(json.dumps(whole, sort_keys=True).encode() + b"\n")
-                self.journal.append(whole)
-            stream.flush()
-            os.fsync(stream.fileno())
+        for row in rows:
+            self._lines.add({**row, "shard": name})
+            self.journal.append({**row, "shard": name})
         self._write_manifest()
 
     def add_all(
@@ -99,15 +97,12 @@ class ShardWriter:
         entries: Iterable[tuple[dict[str, Any], Sequence[str]]],
         kernels: int,
         progress: Callable[[Mapping[str, Any], int], None],
-        *,
-        kernels_a_shard: int,
     ) -> None:
         """Write each kernel's row and lines. If an exception ends it, what there is by then is written.
 
         Args:
             kernels: how many entries there will be.
             progress: called with each row and the number of kernels left.
-            kernels_a_shard: what is not in a whole shard yet is lost if the process is killed.
         """
         lines: list[str] = []
         rows: list[dict[str, Any]] = []
@@ -116,7 +111,7 @@ class ShardWriter:
                 rows.append(row)
                 lines += its_lines
                 progress(row, kernels - number)
-                if len(rows) >= kernels_a_shard:
+                if len(rows) >= KERNELS_A_SHARD:
                     self.add(lines, rows)
                     lines, rows = [], []
         finally:
@@ -126,32 +121,6 @@ class ShardWriter:
     def _write_manifest(self) -> None:
         data = {**self._head, "kernels": len(self.journal), "shards": self._shards}
         write_whole(self._directory / MANIFEST, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
-
-
-class _Descriptor:
-    """Closes when nothing refers to it any more."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __del__(self) -> None:
-        os.close(self._number)
-
-
-def _hold(directory: Path) -> _Descriptor:
-    """Keep other writers out for as long as what is returned lives: two would give one number to two shards.
-
-    Raises:
-        InputError: another writer is there.
-    """
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        hint = "wait for it, or end it"
-        raise InputError("another process adds to this data set", where=str(directory), hint=hint) from error
-    return _Descriptor(descriptor)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -170,16 +139,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_journal(directory: Path) -> Iterator[dict[str, Any]]:
-    """The journal's lines; a last line that was cut off is removed."""
+def read_journal(directory: Path) -> list[dict[str, Any]]:
+    """The journal's rows."""
     path = directory / JOURNAL
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    if data and not data.endswith(b"\n"):
-        data = data[: data.rfind(b"\n") + 1]
-        write_whole(path, data)
-    yield from map(json.loads, data.splitlines())
+    return records_in(path.read_bytes())[0] if path.exists() else []
 
 
 def read_lines(directory: Path) -> Iterator[str]:
@@ -198,16 +161,13 @@ def read_lines(directory: Path) -> Iterator[str]:
 
 
 def read_records(directory: Path) -> Iterator[Record]:
-    """All records. ``Record.split`` and ``Record.held_out`` say what each may be used for.
+    """All records. ``split_of`` and ``held_out`` say what each may be used for.
 
     Raises:
         InputError: a shard is missing or damaged, or a line is no record.
     """
     for number, line in enumerate(read_lines(directory), 1):
-        try:
-            yield Record.from_json(line)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"record {number} is none: {error}", where=str(directory)) from error
+        yield Record.from_json(line, f"{directory}, record {number}")
 
 
 def _digest(path: Path) -> str:
@@ -233,21 +193,15 @@ def summary(journal: Rows) -> dict[str, Any]:
     by_cell = Counter(
         (row["target"], row["source"], row["family"], row["split"], record["phase"]) for row, record in records
     )
-    names = sorted({key[:3] for key in by_cell})
+    parts = [(split, phase) for split in SPLITS for phase in ("sgpr", "vgpr")]
     cells = [
-        {
-            "target": target,
-            "source": source,
-            "family": family,
-            **{f"{s}_{p}": by_cell[target, source, family, s, p] for s in SPLITS for p in ("sgpr", "vgpr")},
-        }
-        for target, source, family in names
+        dict(zip(("target", "source", "family"), names, strict=True))
+        | {f"{split}_{phase}": by_cell[(*names, split, phase)] for split, phase in parts}
+        for names in sorted({key[:3] for key in by_cell})
     ]
-    seconds = [row["seconds"] for row in journal if not row["failure"]]
     return {
         "kernels": len(journal),
         "kernels_failed": sum(bool(row["failure"]) for row in journal),
-        "failures": dict(Counter(_general(row["failure"]) for row in journal if row["failure"]).most_common(12)),
         "problems": len(records),
         "duplicates": sum(record["outcome"] == "duplicate" for row in journal for record in row["records"]),
         "leaks": sum(record["outcome"] == "leak" for row in journal for record in row["records"]),
@@ -259,13 +213,6 @@ def summary(journal: Rows) -> dict[str, Any]:
         "phases": {
             phase: _phase([record for _, record in records if record["phase"] == phase]) for phase in ("sgpr", "vgpr")
         },
-        "over_pressure": {
-            target: _share([record for row, record in records if row["target"] == target and record["phase"] == "vgpr"])
-            for target in sorted({row["target"] for row, _ in records})
-        },
-        "seconds_per_kernel": {"median": median(seconds), "mean": round(sum(seconds) / len(seconds), 2)}
-        if seconds
-        else None,
         "cells": cells,
     }
 
@@ -284,36 +231,24 @@ def _phase(problems: Rows) -> dict[str, Any]:
 
 def _teacher(name: str, problems: Rows) -> dict[str, Any]:
     ranks = [rank for one in problems for label, rank in one["ranks"].items() if label.partition("/")[0] == name]
-    reasons = Counter(_general(one["refused"][name]) for one in problems if name in one["refused"])
     fitting = [one for one in problems if one["fits"]]
     labelled = sum(any(label.partition("/")[0] == name for label in one["ranks"]) for one in fitting)
     return {
         "labels": len(ranks),
         "best": sum(rank == 0 for rank in ranks),
         "labels_where_it_fits": f"{labelled} of {len(fitting)}",
-        "refused": dict(reasons.most_common(6)),
     }
 
 
-def _share(problems: Rows) -> str:
-    return f"{sum(not one['fits'] for one in problems)} of {len(problems)}"
-
-
-def _general(reason: str) -> str:
-    """A reason without the numbers and names of one kernel, so that equal reasons can be counted."""
-    text = reason.partition("\n")[0]
-    if ": " in text and "-gfx" in text.partition(": ")[0]:
-        text = text.partition(": ")[2]
-    return "".join("N" if c.isdigit() else c for c in text)[:90].replace("NN", "N").replace("NN", "N")
-
-
-# One line of the data set: a problem, its origin, its demand and its labels.
+# One line of the data set: a problem, its origin, its demand, its labels, and what a model proposed and was refuted.
 #
 # Canonical JSON: ``{"version", "cell", "phase", "split", "held_out", "structure", "instructions", "fits", "demand",
-# "problem", "labels", "refused"}``; ``problem`` is as in ``verilocc_mlir/problem/allocation.schema.json``.
+# "problem", "labels", "refused", "refuted"}``; ``problem`` is as in ``verilocc_mlir/problem/allocation.schema.json``,
+# and ``refuted`` is left out where nothing was.
 
 
 RECORD_VERSION = 1
+_Read = tuple[int, tuple[Demand, ...], tuple[Label, ...], tuple[Refused, ...], tuple[Refutation, ...]]
 
 
 @dataclass(frozen=True)
@@ -325,23 +260,16 @@ class Record:
         demand: the registers of each set of files that are needed at once. If that is more than there are, the problem
             has no answer without spilling (``fits``).
         labels: best first; empty where no teacher has one.
+        refuted: refuted proposals of a model (``training.entries.collect_mistakes``).
     """
 
     cell: Cell
     problem: AllocationProblem
-    instructions: int
-    demand: tuple[Demand, ...]
-    labels: tuple[Label, ...]
-    refused: tuple[Refused, ...]
-
-    @property
-    def split(self) -> Split:
-        return split_of(self.cell)
-
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        """As the function of this name."""
-        return held_out(self.cell)
+    instructions: int = 0
+    demand: tuple[Demand, ...] = ()
+    labels: tuple[Label, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    refuted: tuple[Refutation, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -349,8 +277,29 @@ class Record:
         return all(one.registers <= one.available for one in self.demand)
 
     @property
-    def structure(self) -> str:
-        return structure_of(self.problem)
+    def registers(self) -> tuple[str, ...]:
+        """The best label, by range id; of equally good ones, one of this project's allocators: it is easier to explain.
+        Empty where there is no label.
+        """
+        best = min(self.labels, key=lambda label: (label.rank, label.allocator.startswith(greedy.NAME)), default=None)
+        return best.registers if best else ()
+
+    @property
+    def greedy(self) -> tuple[str, ...]:
+        """The label by LLVM's greedy allocator; empty where it has none."""
+        return next((label.registers for label in self.labels if label.allocator.startswith(greedy.NAME)), ())
+
+    def facts(self) -> dict[str, Any]:
+        """What the journal has of it."""
+        return {
+            "phase": self.problem.phase,
+            "structure": structure_of(self.problem),
+            "instructions": self.instructions,
+            "ranges": len(self.problem.ranges),
+            "fits": self.fits,
+            "ranks": {label.allocator: label.rank for label in self.labels},
+            "refused": {refusal.allocator: f"{refusal.stage}: {refusal.reason}" for refusal in self.refused},
+        }
 
     def to_json(self) -> str:
         """One line, without its end."""
@@ -358,47 +307,33 @@ class Record:
             "version": RECORD_VERSION,
             "cell": self.cell.to_data(),
             "phase": self.problem.phase,
-            "split": self.split,
-            "held_out": self.held_out,
-            "structure": self.structure,
+            "split": split_of(self.cell),
+            "held_out": held_out(self.cell),
+            "structure": structure_of(self.problem),
             "instructions": self.instructions,
             "fits": self.fits,
-            "demand": [structs.asdict(one) for one in self.demand],
             "problem": json.loads(to_json(self.problem)),
-            "labels": [asdict(label) for label in self.labels],
-            "refused": [asdict(one) for one in self.refused],
+            **{name: to_builtins(getattr(self, name)) for name in ("demand", "labels", "refused")},
+            **({"refuted": to_builtins(self.refuted)} if self.refuted else {}),
         }
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, line: str) -> Record:
+    def from_json(cls, line: str, where: str) -> Record:
         """A record from what ``to_json`` gave. Split, structure and the like are computed again.
 
         Raises:
-            InputError: the problem is not valid.
-            ValueError, KeyError, TypeError: the line is no record of this version.
+            InputError: the line is no record of this version, or its problem is not valid.
         """
-        data: dict[str, Any] = json.loads(line)
-        if data["version"] != RECORD_VERSION:
-            raise ValueError(f"version {data['version']!r} is not {RECORD_VERSION}")
-        return cls(
-            Cell.from_data(data["cell"]),
-            problem_from_json(json.dumps(data["problem"])),
-            int(data["instructions"]),
-            tuple(_demand(one) for one in data["demand"]),
-            tuple(_label(one) for one in data["labels"]),
-            tuple(Refused(**one) for one in data["refused"]),
-        )
-
-
-def _demand(data: dict[str, Any]) -> Demand:
-    values: dict[str, Any] = {**data, "banks": tuple(data["banks"])}
-    return Demand(**values)
-
-
-def _label(data: dict[str, Any]) -> Label:
-    values: dict[str, Any] = {**data, "registers": tuple(data["registers"])}
-    return Label(**values)
+        try:
+            data: dict[str, Any] = {"refuted": (), **json.loads(line)}
+            if data["version"] != RECORD_VERSION:
+                raise ValueError(f"version {data['version']!r} is not {RECORD_VERSION}")
+            parts = [data[name] for name in ("instructions", "demand", "labels", "refused", "refuted")]
+            problem = problem_from_json(json.dumps(data["problem"]))
+            return cls(Cell.from_data(data["cell"]), problem, *convert(parts, _Read))
+        except (ValueError, KeyError, TypeError, MsgspecError) as error:
+            raise InputError(f"is no record: {error}", where=where) from error
 
 
 def structure_of(problem: AllocationProblem) -> str:
@@ -433,10 +368,5 @@ def split_of(cell: Cell) -> Split:
 
 def held_out(cell: Cell) -> tuple[str, ...]:
     """Why the base model must not see a cell: ``source``, ``target``; empty where it may."""
-    return reasons_held_out(cell.source, cell.target)
-
-
-def reasons_held_out(source: str, target: str) -> tuple[str, ...]:
-    """``held_out`` of a cell of that source for that target."""
-    reasons = (("source", source == HELD_OUT_SOURCE), ("target", target == HELD_OUT_TARGET))
+    reasons = (("source", cell.source == HELD_OUT_SOURCE), ("target", cell.target == HELD_OUT_TARGET))
     return tuple(name for name, holds in reasons if holds)

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import MsgspecError, convert
+
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.store import Store
@@ -133,20 +135,12 @@ class ListedKernel:
         return self.cell.name
 
 
+_FIELDS = ("function", "sha256", "instructions", "llvm")
+_Fields = tuple[str, str, int, Counts]
+
+
 def write_list(path: Path, kernels: Sequence[ListedKernel], made_with: dict[str, str]) -> None:
-    rows = [
-        json.dumps(
-            {
-                "name": k.name,
-                "cell": k.cell.to_data(),
-                "function": k.function,
-                "sha256": k.sha256,
-                "instructions": k.instructions,
-                "llvm": asdict(k.llvm),
-            }
-        )
-        for k in kernels
-    ]
+    rows = [json.dumps({"name": k.name, **asdict(k), "cell": k.cell.to_data()}) for k in kernels]
     head = f'{{"version": {LIST_VERSION},\n "made_with": {json.dumps(made_with, sort_keys=True)},\n "kernels": [\n'
     write_whole(path, (head + ",\n".join(rows) + "\n]}\n").encode())
 
@@ -162,18 +156,12 @@ def read_list(path: Path) -> tuple[ListedKernel, ...]:
         if data["version"] != LIST_VERSION:
             raise InputError(f"version {data['version']!r} is not {LIST_VERSION}", where=str(path))
         return tuple(
-            ListedKernel(
-                Cell.from_data(row["cell"]),
-                str(row["function"]),
-                str(row["sha256"]),
-                int(row["instructions"]),
-                Counts(**row["llvm"]),
-            )
+            ListedKernel(Cell.from_data(row.pop("cell")), *convert([row[name] for name in _FIELDS], _Fields))
             for row in data["kernels"]
         )
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, MsgspecError) as error:
         raise InputError(f"this is no list of kernels: {error}", where=str(path)) from error
 
 

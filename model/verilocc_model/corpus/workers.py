@@ -39,12 +39,8 @@ class Done(Generic[_Task]):
     seconds: float = 0.0
 
 
-class Runner(Protocol):
-    """``run``, or another function with its contract."""
-
-    def __call__(
-        self, function: Callable[[_Task], Any], tasks: Iterable[_Task], *, jobs: int, seconds: float
-    ) -> Generator[Done[_Task], None, None]: ...
+Runner = Callable[..., Generator[Done[Any], None, None]]
+"""``run``, or another function with its contract."""
 
 
 class Pool(Protocol[_Task]):

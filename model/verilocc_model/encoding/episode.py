@@ -18,10 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verilocc_mlir.allocators.bounds import Ceiling
-from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement
-from verilocc_model.encoding.placing import Advice, Placing
+from verilocc_model.encoding.placing import Advice, Manner, Placing
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import (
     ALONE,
@@ -39,6 +38,9 @@ from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Joining,
 
 class Episode:
     """One way through the questions of a problem.
+
+    Attributes:
+        joining, planning, placing: its stages; ``placing`` is None until there is a plan.
 
     Args:
         mask: take only answers that the mask allows.
@@ -69,46 +71,37 @@ class Episode:
         self.masked = mask
         """Whether the mask decides what is an answer."""
         lookahead = lookahead and mask
-        self._advice = dict(advice or {})
-        self._alone = not lookahead if alone is None else alone
-        self._joining = Joining(table, mask=mask)
-        self._planning = Planning(
-            table,
-            self._joining,
-            mask=mask,
-            lookahead=lookahead,
-            alone=self._alone,
-            refuted=refuted,
-            prospects=Prospects() if prospects is None else prospects,
-            sure=sure,
-        )
-        self._placing: Placing | None = None
+        alone = not lookahead if alone is None else alone
+        self._manner = Manner(mask, lookahead, alone, dict(advice or {}), tuple(refuted), sure)
+        self.joining = Joining(table, mask=mask)
+        self.planning = Planning(table, self.joining, self._manner, Prospects() if prospects is None else prospects)
+        self.placing: Placing | None = None
 
     @property
     def stage(self) -> str:
         """The stage of the next question; ``done`` after the last."""
-        if not self._joining.done:
+        if not self.joining.done:
             return "joining"
-        if self._placing is None:
+        if self.placing is None:
             return "planning"
-        return "done" if self._placing.done else "placing"
+        return "done" if self.placing.done else "placing"
 
     def header(self) -> tuple[str, ...]:
         """The words that a window begins with: the problem as a whole, and the plan once there is one."""
         t = self.table
         occupancy = t.problem.occupancy
         words = [
-            BEGIN, *((ALONE,) if self._alone else ()), t.problem.phase,
+            BEGIN, *((ALONE,) if self._manner.alone else ()), t.problem.phase,
             "shared-file" if occupancy.unified else "own-files",
             "needs", number_word(t.least), "of", number_word(t.budget), number_word(t.granule),
             number_word(len(t.singles)),
         ]  # fmt: skip
         for k in t.steps[:3]:
             words += ["wave-at", f"grant{k}"]
-        if self._placing is None:
+        if self.placing is None:
             words.append(self.stage)
         else:
-            words += ["placing", *self._planning.words]
+            words += ["placing", *self.planning.words]
         return tuple(words)
 
     def question(self) -> Question | None:
@@ -119,21 +112,21 @@ class Episode:
         """Answer the question. False where the mask forbids the word; nothing changes then."""
         if not self._asking.answer(word):
             return False
-        if self._placing is None and self._planning.done:
+        if self.placing is None and self.planning.done:
             self._start_placing()
         return True
 
     def mark(self) -> int:
         """The current position, for ``rewind``."""
-        return (self._placing or self._joining).mark()
+        return (self.placing or self.joining).mark()
 
     def rewind(self, mark: int) -> None:
         """Take back all answers since ``mark``, none of which may have displaced anything or been final."""
-        if self._placing is not None:
-            self._placing.rewind(mark)
-        elif self._joining.mark() > mark:
-            self._joining.rewind(mark)
-            self._planning.forget()
+        if self.placing is not None:
+            self.placing.rewind(mark)
+        elif self.joining.mark() > mark:
+            self.joining.rewind(mark)
+            self.planning.forget()
 
     def options(self) -> Iterator[str]:
         """Words that could answer the question, most of which the mask may forbid."""
@@ -149,59 +142,18 @@ class Episode:
     @property
     def starts(self) -> list[int]:
         """The cell that each range of the canonical problem starts at; -1: none yet, or an answer named none."""
-        return [-1] * len(self.table.singles) if self._placing is None else self._placing.starts
-
-    # --- of one stage ---------------------------------------------------------------------------------------------
-
-    @property
-    def joint(self) -> int:
-        """The pair that is asked about, as an index of ``table.joints``."""
-        return self._joining.joint
-
-    @property
-    def shares(self) -> tuple[Ceiling, ...]:
-        """Ways to share the granted registers, once they are granted."""
-        return self._planning.shares
-
-    def ample(self, order: int) -> int:
-        """See ``Planning.ample``."""
-        return self._planning.ample(order)
-
-    def sure_plan(self) -> tuple[str, str, str] | None:
-        """See ``Planning.sure_plan``. It is called before the first answer that plans."""
-        return self._planning.sure_plan()
-
-    def current(self) -> Item:
-        return self._started.current()
-
-    def word_at(self, start: int) -> str:
-        """While placing, the word that puts the current item at cell ``start``: a pointer if one leads there, else a
-        number."""
-        return self._started.word_at(start)
+        return [-1] * len(self.table.singles) if self.placing is None else self.placing.starts
 
     @property
     def _asking(self) -> Joining | Planning | Placing:
-        if not self._joining.done:
-            return self._joining
-        return self._planning if self._placing is None else self._placing
-
-    @property
-    def _started(self) -> Placing:
-        if self._placing is None:
-            raise AssertionError("there is no plan yet")
-        return self._placing
+        if not self.joining.done:
+            return self.joining
+        return self.planning if self.placing is None else self.placing
 
     def _start_placing(self) -> None:
-        plan = self._planning
-        self._placing = Placing(
-            self.table,
-            self._joining.items,
-            STRATEGIES[plan.order],
-            plan.ceiling,
-            plan.witness,
-            mask=self.masked,
-            alone=self._alone,
-            advice=self._advice,
+        plan = self.planning
+        self.placing = Placing(
+            self.table, self.joining.items, STRATEGIES[plan.order], plan.ceiling, plan.witness, self._manner
         )
 
 
@@ -216,35 +168,16 @@ class Planning:
 
     Args:
         joining: the stage before; the first question comes when that is done.
-        mask: refuse words that are no plan; without the mask they mean the first order, the whole budget, or the first
-            way to share it.
-        lookahead: refuse a plan without a witness.
-        alone: do not state the results of repair.
-        refuted: the grants, as indices, of earlier proposals that were refuted.
+        manner: without a mask, words that are no plan mean the first order, the whole budget, or the first way to
+            share it.
         prospects: keeps the results about orders.
-        sure: state the plan of ``sure_plan``, if there is one, instead of asking.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        joining: Joining,
-        *,
-        mask: bool,
-        lookahead: bool,
-        alone: bool,
-        refuted: Sequence[int],
-        prospects: Prospects,
-        sure: bool = False,
-    ) -> None:
+    def __init__(self, table: Table, joining: Joining, manner: Manner, prospects: Prospects) -> None:
         self._table = table
         self._joining = joining
-        self._mask = mask
-        self._lookahead = lookahead
-        self._alone = alone
-        self._refuted = tuple(refuted)
+        self._manner = manner
         self._witnesses = Witnesses(table, joining, prospects)
-        self._sure = sure
         self._stated: tuple[str, str, str] | None = None
         self._chosen: list[int] = []
         # The largest grant for which no witness was found.
@@ -280,7 +213,7 @@ class Planning:
         """A grant, as an index, with room to spare for first fit in an order: larger than the refuted ones, and as
         large
         as possible without the loss of a further wave."""
-        least = max(self._witnesses.plain(order), *(k + 1 for k in self._refuted), 0)
+        least = max(self._witnesses.plain(order), *(k + 1 for k in self._manner.refuted), 0)
         return next((k for k in self._table.steps if k >= least), len(self._table.grants) - 1)
 
     def sure_plan(self) -> tuple[str, str, str] | None:
@@ -293,7 +226,7 @@ class Planning:
         if not orders:
             return None
         order = min(orders, key=plain)
-        grant = self.ample(order) if self._refuted else plain(order)
+        grant = self.ample(order) if self._manner.refuted else plain(order)
         share = self._witnesses.best_share(order, grant, steps=0)
         return (f"order{order}", f"grant{grant}", f"split{share}") if share >= 0 else None
 
@@ -311,7 +244,7 @@ class Planning:
             AllocationFailure: with ``lookahead``, no assignment was found even without a model.
         """
         at = len(self._chosen)
-        if self._sure and not at:
+        if self._manner.sure and not at:
             self._stated = self.sure_plan()
         question = (self._ask_order, self._ask_grant, self._ask_share)[at]()
         return replace(question, draft=self._stated[at], known=True) if self._stated else question
@@ -322,7 +255,7 @@ class Planning:
         facts = ["planning", number_word(len(items)), self._table.features.item_shape(widest) if widest else NONE]
         for order in range(len(STRATEGIES)):
             facts += [f"order{order}", *self._prospects_of(order)]
-        if not self._alone:
+        if not self._manner.alone:
             best = self._witnesses.best_order()
             facts += ["hint", f"order{best}" if best >= 0 else NONE]
         facts += self._refuted_grant()
@@ -330,31 +263,31 @@ class Planning:
 
     def _ask_grant(self) -> Question:
         facts = ["first", *self._prospects_of(self.order), *self._refuted_grant()]
-        if self._refuted:
+        if self._manner.refuted:
             facts += ["wave-at", grant_word(self.ample(self.order))]
         return Question("planning", tuple(facts), self._draft_grant(), final=True)
 
     def _ask_share(self) -> Question:
         order, grant = self._chosen
-        best = self._witnesses.best_share(order, grant, steps=0 if self._alone else REPAIR_STEPS)
-        if self._lookahead and best < 0:
+        best = self._witnesses.best_share(order, grant, steps=0 if self._manner.alone else REPAIR_STEPS)
+        if self._manner.lookahead and best < 0:
             raise AssertionError("a grant was taken without a witness")
         share = f"split{best}" if best >= 0 else NONE
         facts = [number_word(c.get("agpr", 0)) for c in self.shares]
         if len(facts) > 1:
             facts += ["hint", share]
-        return Question("planning", tuple(facts), share if self._lookahead else "", final=True)
+        return Question("planning", tuple(facts), share if self._manner.lookahead else "", final=True)
 
     def _prospects_of(self, order: int) -> tuple[str, ...]:
         plain = grant_word(self._witnesses.plain(order))
-        return (plain,) if self._alone else (plain, grant_word(self._witnesses.repaired(order)))
+        return (plain,) if self._manner.alone else (plain, grant_word(self._witnesses.repaired(order)))
 
     def _refuted_grant(self) -> tuple[str, ...]:
-        return ("refuted", grant_word(max(self._refuted))) if self._refuted else ()
+        return ("refuted", grant_word(max(self._manner.refuted))) if self._manner.refuted else ()
 
     def _draft_order(self) -> str:
         """The order whose witness is cheapest."""
-        if not self._lookahead:
+        if not self._manner.lookahead:
             return ""
         best = self._witnesses.best_order()
         if best < 0:
@@ -362,7 +295,7 @@ class Planning:
         return f"order{best}"
 
     def _draft_grant(self) -> str:
-        if not self._lookahead:
+        if not self._manner.lookahead:
             return ""
         grant = self._witnesses.repaired(self.order)
         if grant < 0:
@@ -386,10 +319,10 @@ class Planning:
 
     def _take_order(self, number: int) -> bool:
         if number not in range(len(STRATEGIES)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             number = 0
-        if self._lookahead and not any(self._witnesses.reached(number, k) for k in reversed(self._table.steps)):
+        if self._manner.lookahead and not any(self._witnesses.reached(number, k) for k in reversed(self._table.steps)):
             return False
         self._chosen.append(number)
         return True
@@ -397,12 +330,12 @@ class Planning:
     def _take_grant(self, number: int) -> bool:
         grants = self._table.grants
         if number not in range(len(grants)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             number = len(grants) - 1
-        if self._mask and not self._table.shares(grants[number]):
+        if self._manner.mask and not self._table.shares(grants[number]):
             return False
-        if self._lookahead and (number <= self._too_few or not self._witnesses.reached(self.order, number)):
+        if self._manner.lookahead and (number <= self._too_few or not self._witnesses.reached(self.order, number)):
             # No witness was found, so smaller grants are not tried.
             self._too_few = max(self._too_few, number)
             return False
@@ -412,10 +345,10 @@ class Planning:
     def _take_share(self, number: int) -> bool:
         shares = self.shares
         if number not in range(len(shares)):
-            if self._mask:
+            if self._manner.mask:
                 return False
             shares, number = shares or (dict(self._table.room.top),), 0
-        if self._lookahead:
+        if self._manner.lookahead:
             order, grant = self._chosen
             self.witness = self._witnesses.of(order, grant, number)
             if self.witness is None:

@@ -12,7 +12,7 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode, draft
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table, price_of
-from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS, Domain, Writing
+from verilocc_model.encoding.vocabulary import APART, DOMAIN, FIRST, HINT, JOIN, POINTERS, Writing
 from verilocc_model.encoding.witnesses import STRATEGIES, Prospects
 
 DEFAULT_WINDOW = 1024
@@ -35,39 +35,13 @@ class Turn:
     answer: str
 
 
-class Transcript:
-    """Turns cut into windows, each beginning with the header."""
-
-    def __init__(self, limit: int = DEFAULT_WINDOW, writing: Writing | None = None) -> None:
-        self._limit = limit
-        self._writing = writing or Domain()
-        self._tokens: list[int] = []
-        self._answers: list[int] = []
-        self.windows: list[Window] = []
-
-    def add(self, header: Iterable[str], turn: Turn) -> None:
-        """Append a turn; ``header`` is used if a window begins with it."""
-        facts, answer = self._writing.facts(turn.facts), self._writing.answer(turn.answer)
-        if not self._tokens or len(self._tokens) + len(facts) + len(answer) > self._limit:
-            self.close()
-            self._tokens = self._writing.header(header)
-        self._tokens += facts
-        self._answers += range(len(self._tokens), len(self._tokens) + len(answer))
-        self._tokens += answer
-
-    def close(self) -> None:
-        if self._answers:
-            self.windows.append(Window(tuple(self._tokens), tuple(self._answers)))
-        self._tokens, self._answers = [], []
-
-
 def windows_of(
     problem: AllocationProblem,
     registers: Sequence[str],
     *,
     limit: int = DEFAULT_WINDOW,
     advice: Mapping[int, Advice] | None = None,
-    writing: Writing | None = None,
+    writing: Writing = DOMAIN,
 ) -> list[Window]:
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
 
@@ -81,7 +55,7 @@ def windows_of(
         registers: a register for each range, by id.
         limit: tokens of a window at most.
         advice: by canonical range id, as ``Episode`` takes it.
-        writing: how words become tokens; None: the domain's.
+        writing: how words become tokens.
 
     Raises:
         InputError: the assignment breaks a rule that the mask enforces; it cannot have been proved.
@@ -129,7 +103,7 @@ def sure_windows(
     limit: int = DEFAULT_WINDOW,
     advice: Mapping[int, Advice] | None = None,
     refuted: Sequence[int] = (),
-    writing: Writing | None = None,
+    writing: Writing = DOMAIN,
 ) -> list[Window]:
     """The training windows of an answer that needs no look-ahead: first fit, with as many registers as that takes.
 
@@ -140,7 +114,7 @@ def sure_windows(
         table: the problem, in canonical form.
         limit: tokens of a window at most.
         advice, refuted: as ``Episode`` takes them.
-        writing: how words become tokens; None: the domain's.
+        writing: how words become tokens.
     """
     for joining in (JOIN, APART):
         turns = _sure(table, joining, advice or {}, refuted)
@@ -161,7 +135,7 @@ def _sure(
             answer = joining
         elif question.stage == "planning":
             if plan is None:
-                chosen = episode.sure_plan()
+                chosen = episode.planning.sure_plan()
                 if chosen is None:
                     return None
                 plan = iter(chosen)
@@ -174,12 +148,22 @@ def _sure(
     return turns
 
 
-def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Writing | None) -> list[Window]:
-    transcript = Transcript(limit, writing)
+def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Writing) -> list[Window]:
+    """Turns cut into windows, each of which begins with its first turn's header."""
+    windows: list[Window] = []
+    tokens: list[int] = []
+    answers: list[int] = []
     for header, turn in turns:
-        transcript.add(header, turn)
-    transcript.close()
-    return transcript.windows
+        facts, answer = writing.facts(turn.facts), writing.answer(turn.answer)
+        if answers and len(tokens) + len(facts) + len(answer) > limit:
+            windows.append(Window(tuple(tokens), tuple(answers)))
+            answers = []
+        if not answers:
+            tokens = writing.header(header)
+        tokens += facts
+        answers += range(len(tokens), len(tokens) + len(answer))
+        tokens += answer
+    return [*windows, Window(tuple(tokens), tuple(answers))] if answers else windows
 
 
 def explained_turns(
@@ -231,11 +215,11 @@ def cells_of(table: Table, registers: Sequence[str]) -> list[int]:
 
 def _answer(episode: Episode, starts: list[int], order: int) -> str:
     if episode.stage == "joining":
-        joint = episode.table.joints[episode.joint]
+        joint = episode.table.joints[episode.joining.joint]
         return JOIN if starts[joint.b] == starts[joint.a] + joint.distance else APART
-    if episode.stage == "placing":
-        member, offset = episode.current().members[0]
-        return episode.word_at(starts[member] - offset)
+    if episode.placing is not None:
+        member, offset = episode.placing.current().members[0]
+        return episode.placing.word_at(starts[member] - offset)
     options = list(episode.options())
     kind = options[0][:5]
     if kind == "order":
@@ -249,7 +233,7 @@ def _answer(episode: Episode, starts: list[int], order: int) -> str:
             if grant >= total and any(_within(highest, c) for c in episode.table.shares(grant))
         )
         return f"grant{next(fitting, len(episode.table.grants) - 1)}"
-    shares = episode.shares
+    shares = episode.planning.shares
     return f"split{next((k for k, c in enumerate(shares) if _within(highest, c)), 0)}"
 
 

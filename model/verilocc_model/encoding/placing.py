@@ -39,16 +39,35 @@ class Advice:
     free: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How an episode asks.
+
+    Attributes:
+        mask: refuse words that are no answer, and places that are not free; with a witness also those that leave no
+            complete assignment.
+        lookahead: keep a witness, and refuse a plan without one.
+        alone: state no results of repair, and do not name places that meet more than the plain ones. Where nothing
+            looks ahead, they may leave too few registers.
+        advice: what the refutations of earlier proposals say, by range id.
+        refuted: the grants, as indices, of earlier proposals that were refuted.
+        sure: state the plan of ``Planning.sure_plan``, if there is one, instead of asking.
+    """
+
+    mask: bool
+    lookahead: bool
+    alone: bool
+    advice: Mapping[int, Advice]
+    refuted: tuple[int, ...]
+    sure: bool
+
+
 class Placing:
     """The items in a queue, and the answers so far.
 
     Args:
         ceiling: registers of each file that may be used.
         witness: a complete assignment to look ahead with; it is changed. None: nothing looks ahead.
-        mask: refuse places that are not free, and with a witness those that leave no complete assignment.
-        alone: do not name places that meet more than the plain ones. Where nothing looks ahead, they may leave too few
-            registers.
-        advice: what the refutations of earlier proposals say, by range id.
     """
 
     def __init__(
@@ -58,18 +77,13 @@ class Placing:
         strategy: Strategy,
         ceiling: Ceiling,
         witness: Placement | None,
-        *,
-        mask: bool,
-        alone: bool,
-        advice: Mapping[int, Advice],
+        manner: Manner,
     ) -> None:
         self._table = table
         self._strategy = strategy
         self._ceiling = ceiling
         self._witness = witness
-        self._mask = mask
-        self._alone = alone
-        self._advice = advice
+        self._manner = manner
         # Repair may have taken joined items apart.
         self._queue = sorted(items if witness is None else witness.packing.placed, key=strategy.order)
         self._next = 0
@@ -97,7 +111,7 @@ class Placing:
         item = self.current()
         yield from POINTERS
         for start in self._decided.free(item):
-            yield self._decided.number_of(item, start)
+            yield place_word(self._table.cells, item, start)
 
     def question(self) -> Question:
         t, decided, item = self._table, self._decided, self.current()
@@ -109,24 +123,24 @@ class Placing:
             t.features.slack(item, t.registers_for(banks, self._ceiling)),
         ]
         for member, offset in item.members:
-            advice = self._advice.get(member)
+            advice = self._manner.advice.get(member)
             if advice is not None:
                 for cell in advice.refuted[:2]:
-                    facts += ["refuted", decided.number_of(item, cell - offset)]
+                    facts += ["refuted", place_word(t.cells, item, cell - offset)]
                 for cell in advice.free[:2]:
-                    facts += ["free", decided.number_of(item, cell - offset)]
+                    facts += ["free", place_word(t.cells, item, cell - offset)]
         hint = decided.hint(item)
         if hint >= 0:
-            facts += ["hint", decided.number_of(item, hint)]
+            facts += ["hint", place_word(t.cells, item, hint)]
         first = decided.first(item)
-        facts += ["first", decided.number_of(item, first) if first >= 0 else NONE]
-        if not self._alone and (meets := decided.meets(item, hint if hint >= 0 else first)) >= 0:
-            facts += [MEETS_AT, decided.number_of(item, meets)]
+        facts += ["first", place_word(t.cells, item, first) if first >= 0 else NONE]
+        if not self._manner.alone and (meets := decided.meets(item, hint if hint >= 0 else first)) >= 0:
+            facts += [MEETS_AT, place_word(t.cells, item, meets)]
         if self._witness is None:
             draft = HINT if hint >= 0 else FIRST if first >= 0 else ""
         else:
             start = self._witness.packing.placed[item]
-            draft = HINT if start == hint else FIRST if start == first else decided.number_of(item, start)
+            draft = HINT if start == hint else FIRST if start == first else place_word(t.cells, item, start)
         return Question("placing", tuple(facts), draft)
 
     def answer(self, word: str) -> bool:
@@ -134,7 +148,7 @@ class Placing:
         item = self.current()
         start = self._decided.cell_of(item, word)
         if not self._decided.allows(item, start):
-            if self._mask:
+            if self._manner.mask:
                 return False
             self._decided.place_wrong(item, start)
             self._next += 1
@@ -298,16 +312,12 @@ class Decided:
 
     # --- words ----------------------------------------------------------------------------------------------------
 
-    def number_of(self, item: Item, start: int) -> str:
-        """A cell as a number within its file."""
-        return place_word(self._table.cells, item, start)
-
     def word_of(self, item: Item, start: int) -> str:
         """The word that puts the item at a cell: a pointer if one leads there, else a number."""
         for pointer in POINTERS:
             if start == self._pointed(item, pointer):
                 return pointer
-        return self.number_of(item, start)
+        return place_word(self._table.cells, item, start)
 
     def cell_of(self, item: Item, word: str) -> int:
         """The cell that a word names for an item, -1 where it names none."""

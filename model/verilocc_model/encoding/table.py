@@ -268,25 +268,20 @@ class Features:
         self._spans = [_span(r) for r in problem.ranges]
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
 
-    def shape(self, range_id: int) -> str:
-        r = self._problem.ranges[range_id]
-        return shape_word(_BANK_WORDS.get(r.banks, "-"), 0 if r.lanes % 2 else r.width, r.align)
-
     def item_shape(self, item: Item) -> str:
         """The shape of its first member, as wide as the whole item and aligned as its strictest member."""
         ranges = [self._problem.ranges[member] for member, _ in item.members]
         banks = set(ranges[0].banks).intersection(*(r.banks for r in ranges))
-        if len(ranges) == 1 and ranges[0].lanes % 2:
-            return self.shape(ranges[0].id)
-        width = -(-item.reach // self._cells.halves)
+        is_half = len(ranges) == 1 and ranges[0].lanes % 2
+        width = 0 if is_half else -(-item.reach // self._cells.halves)
         return shape_word(_BANK_WORDS.get(tuple(sorted(banks)), "-"), width, max(r.align for r in ranges))
 
     def item_life(self, item: Item) -> str:
-        """How long the members of an item live together, and how deep their uses lie."""
+        """How long the members of an item live together (a power of two), and how deep their uses lie."""
         members = [member for member, _ in item.members]
         first = min(self._spans[m][0] for m in members)
         end = max(self._spans[m][1] for m in members)
-        return life_word(_power(-(-(end - first) // 4)), max(self._depths[m] for m in members))
+        return life_word((-(-(end - first) // 4)).bit_length(), max(self._depths[m] for m in members))
 
     def role(self, item: Item) -> str:
         """Who defines it first and who reads it last."""
@@ -306,7 +301,7 @@ class Features:
         for _, mask in item.cells[:1]:
             worst = max(profile[item.start : mask.bit_length()], default=0)
         spare = registers - -(-worst // self._cells.halves)
-        return f"+{min(_power(max(spare, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
+        return f"+{min(max(spare, 0).bit_length(), SLACKS - 1)}.{int(len(item.members) > 1)}"
 
     def copy(self, weight: float, a: LiveRange, b: LiveRange) -> str:
         """How often a copy runs, and whether both ends have one shape."""
@@ -317,11 +312,6 @@ class Features:
             else RELATIONS[1] if a.width != b.width else RELATIONS[2]
         )  # fmt: skip
         return f"copy{power}.{relation}"
-
-
-def _power(count: int) -> int:
-    """0, 1, 2-3, 4-7 … as 0, 1, 2, 3 …"""
-    return count.bit_length()
 
 
 def _span(live_range: LiveRange) -> tuple[int, int]:

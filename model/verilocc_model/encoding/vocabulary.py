@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.preferences import FAMILIES
@@ -56,6 +56,16 @@ ALONE = "alone"
 """A window's second word where nothing looks ahead."""
 
 
+PLANS = tuple(
+    f"{kind}{k}" for kind, count in (("order", ORDERS), ("grant", GRANTS), ("split", SPLITS)) for k in range(count)
+)
+REGISTERS = tuple(
+    form.format(k)
+    for form, count in (("{}", NUMBERS), ("a{}", AGPRS), ("{}h", HALVES), ("x{}", SPECIALS))
+    for k in range(count)
+)
+
+
 class Words(NamedTuple):
     """All words in order, and their numbers."""
 
@@ -76,18 +86,13 @@ def _words() -> Words:
         "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, ALONE, MEETS_AT, MEETS, CHAIN,
         JOIN, APART, HINT, FIRST, TOP, TIGHT,
     ]  # fmt: skip
-    vocabulary += [f"order{k}" for k in range(ORDERS)]
-    vocabulary += [f"grant{k}" for k in range(GRANTS)]
-    vocabulary += [f"split{k}" for k in range(SPLITS)]
+    vocabulary += PLANS
     vocabulary += [shape_word(b, w, a) for b in BANKS for w in WIDTHS for a in ALIGNMENTS]
     vocabulary += [life_word(k, d) for k in range(LIVES) for d in range(DEPTHS)]
     vocabulary += [f"{d}>{u}" for d in families for u in families]
     vocabulary += [f"+{k}.{m}" for k in range(SLACKS) for m in range(2)]
     vocabulary += [f"copy{w}.{r}" for w in range(WEIGHTS) for r in RELATIONS]
-    vocabulary += [str(k) for k in range(NUMBERS)]
-    vocabulary += [f"a{k}" for k in range(AGPRS)]
-    vocabulary += [f"{k}h" for k in range(HALVES)]
-    vocabulary += [f"x{k}" for k in range(SPECIALS)]
+    vocabulary += REGISTERS
     ids = {word: k for k, word in enumerate(vocabulary)}
     if len(ids) != len(vocabulary):
         raise AssertionError("the vocabulary has a word twice")
@@ -134,56 +139,20 @@ WORDS, TEXT = "words", "text"
 WRITINGS = (WORDS, TEXT)
 
 
-class Writing(Protocol):
-    """Words as tokens of a model.
-
-    A window is a header, then facts and an answer for each question. No answer's tokens begin with another's.
-    """
-
-    @property
-    def kind(self) -> str:
-        """One of ``WRITINGS``."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """Changes whenever the tokens can."""
-        ...
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of an answer."""
-        ...
-
-    @property
-    def columns(self) -> slice | list[int]:
-        """The tokens that occur in answers: the columns of a model's scores, in this order."""
-        ...
-
-    def header(self, words: Iterable[str]) -> list[int]:
-        """The tokens that a window begins with."""
-        ...
-
-    def facts(self, words: Sequence[str]) -> list[int]:
-        """The tokens before an answer."""
-        ...
-
-    def answer(self, word: str) -> tuple[int, ...]:
-        """The tokens of an answer; KeyError where the word is no answer."""
-        ...
-
-    def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
-        """The positions among ``answers`` that belong to answers of the planning stage."""
-        ...
-
-
 def is_plan(word: str) -> bool:
     """Whether a word answers a question of the planning stage."""
     return word.startswith(("order", "grant", "split"))
 
 
 class Domain:
-    """The writing with one token for each word of the vocabulary."""
+    """The writing with one token for each word of the vocabulary. ``Text`` has the same attributes and methods.
+
+    Attributes:
+        kind: one of ``WRITINGS``.
+        key: changes whenever the tokens can.
+        longest: most tokens of an answer.
+        columns: the tokens that occur in answers: the columns of a model's scores, in this order.
+    """
 
     kind = WORDS
     key = str(VOCABULARY_VERSION)
@@ -195,19 +164,23 @@ class Domain:
         self._plans = frozenset(k for word, k in self._known.ids.items() if is_plan(word))
 
     def header(self, words: Iterable[str]) -> list[int]:
-        """A token a word."""
+        """The tokens that a window begins with."""
         return self._known.encode(words)
 
     def facts(self, words: Sequence[str]) -> list[int]:
-        """A token a word."""
+        """The tokens before an answer."""
         return self._known.encode(words)
 
     def answer(self, word: str) -> tuple[int, ...]:
-        """One token."""
+        """The tokens of an answer, none of which begin with another's; KeyError where the word is no answer."""
         return (self._known.ids[word],)
 
     def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
+        """The positions among ``answers`` that belong to answers of the planning stage."""
         return frozenset(at for at in answers if tokens[at] in self._plans)
+
+
+DOMAIN = Domain()
 
 
 # The questions of an episode.
@@ -247,18 +220,7 @@ BEGINNING, ARROW, END = "allocate", " ->", "\n"
 Encode = Callable[[str], Sequence[int]]
 
 
-ANSWERS = (
-    JOIN,
-    APART,
-    *(f"order{k}" for k in range(ORDERS)),
-    *(f"grant{k}" for k in range(GRANTS)),
-    *(f"split{k}" for k in range(SPLITS)),
-    *POINTERS,
-    *(str(k) for k in range(NUMBERS)),
-    *(f"a{k}" for k in range(AGPRS)),
-    *(f"{k}h" for k in range(HALVES)),
-    *(f"x{k}" for k in range(SPECIALS)),
-)
+ANSWERS = (JOIN, APART, *PLANS, *POINTERS, *REGISTERS)
 
 
 class Trie:
@@ -348,3 +310,7 @@ class Text:
 
     def _line(self, words: Sequence[str]) -> list[int]:
         return [t for k, word in enumerate(words) for t in self._encode(f" {word}" if k else word)]
+
+
+Writing = Domain | Text
+"""Words as tokens of a model. A window is a header, then facts and an answer for each question."""

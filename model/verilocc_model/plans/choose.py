@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.candidates import Answer, effective
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.pipeline.runs import OURS
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
-from verilocc_model.plans.policies import Nearest
+from verilocc_model.plans.policies import Nearest as Nearest
 
 
 def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | None:
@@ -42,11 +42,10 @@ def ranked(
     Raises:
         InputError: the directory has no model of plans, or one that was trained with other facts.
     """
-    model = _model(directory)
-    if isinstance(model, Stater):
-        return model.name, model.ranked(given.work.target.name, known) if known else []
-    name = f"critic {directory.resolve().name}"
-    return name, _judged(model, given, first, code, known) if known else []
+    model, name = _model(directory), directory.resolve().name
+    if isinstance(model, Nearest):
+        return name, model.ranked(given.work.target.name, known) if known else []
+    return f"critic {name}", _judged(model, given, first, code, known) if known else []
 
 
 def _judged(
@@ -80,40 +79,11 @@ def _judged(
     return [Answer.parse(text) for text in sorted(texts, key=lambda text: gains[text])]
 
 
-class Stater:
-    """Ranks answers by the facts of a kernel alone.
-
-    Attributes:
-        name: the directory's.
-        facts: names of those that it reads.
-
-    Raises:
-        InputError: the directory has no such model.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._nearest = Nearest.load(directory)
-        self.name, self.facts = directory.resolve().name, self._nearest.names
-
-    def ranked(self, target: str, facts: Mapping[str, float]) -> list[Answer]:
-        """Its answers, the best first.
-
-        Raises:
-            InputError: a fact is missing: the model was trained with other ones.
-        """
-        try:
-            gains = self._nearest.gains(target, facts)
-        except KeyError as error:
-            hint = "make one: verilocc train plans DATA --out DIR"
-            raise InputError(f"the model reads a fact that is not there: {error}", hint=hint) from error
-        return [Answer.parse(text) for text in sorted(gains, key=lambda text: gains[text])]
-
-
 @cache
-def _model(directory: Path) -> Critic | Stater:
+def _model(directory: Path) -> Critic | Nearest:
     """The critic in a directory, else the model that states answers; loaded once.
 
     Raises:
         InputError: there is neither.
     """
-    return Critic.load(directory) if (directory / FORM).is_file() else Stater(directory)
+    return Critic.load(directory) if (directory / FORM).is_file() else Nearest.load(directory)

@@ -40,15 +40,11 @@ Facts = Mapping[str, float]
 
 
 class Critic:
-    """Ranks answers (``policies.Policy``).
+    """Ranks answers (``policies.Policy``)."""
 
-    Args:
-        texts: read texts; else the facts of the kernel and the words alone.
-    """
+    name = "gradient-boosted critic of texts"
 
-    def __init__(self, *, texts: bool = True) -> None:
-        self._reads = texts
-        self.name = "gradient-boosted critic of texts" if texts else "gradient-boosted trees"
+    def __init__(self) -> None:
         self.answers: list[Answer] = []
         self._facts: list[str] = []
         self._texts: list[str] = []
@@ -58,7 +54,7 @@ class Critic:
         """Learn from labelled kernels; nothing where no kernel has texts and those are read."""
         self._facts = sorted(kernels[0].facts)
         known = (text for kernel in kernels for text in kernel.texts.values())
-        self._texts = sorted(next(known, ())) if self._reads else []
+        self._texts = sorted(next(known, ()))
         self.answers = [Answer.parse(plan) for plan in _worth_asking(kernels)]
         rows, gains = self.labelled_rows(kernels)
         if not len(rows):
@@ -73,7 +69,7 @@ class Critic:
 
     def reads(self, kernel: Labels) -> list[str]:
         """Answers whose texts have to be made."""
-        return [*map(str, self.answers)] if self._reads else []
+        return [*map(str, self.answers)]
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         asked = {*map(str, self.answers)}
@@ -102,11 +98,9 @@ class Critic:
         return self._trees.values(np.array(rows)).tolist()
 
     def _of(self, kernel: Labels) -> list[str]:
-        """Answers, of those alike the first one; those with a text alone where texts are read."""
-        there = [plan for plan in kernel.plans if plan not in kernel.alike]
-        if not self._reads:
-            return there
-        return [plan for plan in there if plan in kernel.texts] if kernel.first in kernel.texts else []
+        """Answers with a text, of those alike the first one."""
+        there = kernel.plans.keys() & kernel.texts.keys() - kernel.alike.keys()
+        return [plan for plan in kernel.plans if plan in there] if kernel.first in kernel.texts else []
 
     def labelled_rows(self, kernels: Sequence[Labels]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What is learned from, once the facts are known: a row for each answer, and its gain."""

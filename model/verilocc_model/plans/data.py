@@ -6,14 +6,13 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import read_measurements
 from verilocc_mlir.pipeline.candidates import Answer
-from verilocc_mlir.pipeline.plans import LEAST_PROMISE
 from verilocc_mlir.results.measure import Measurement, Verdict
 from verilocc_model.corpus.shards import ShardWriter, Split, held_out, read_journal, read_lines, read_manifest, split_of
 from verilocc_model.corpus.sources import Cell
@@ -21,6 +20,8 @@ from verilocc_model.corpus.sources import Cell
 DEFAULT = "default"
 _FOR_A_WAVE = 0.01
 """Share of its cycles that a plan had to save for a wave, by the guard of the time the labels are of."""
+FIGURES = ("cycles", "waves", "spills")
+"""Of a code (``labels.figures``)."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ class Labels:
 
     Attributes:
         facts: as ``facts.facts`` gives them, and those of the first plan's text (``facts.text_facts``) where there are.
-        llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
+        llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile (``labels.figures``).
         plans: the same by answer (``pipeline.candidates``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
         cpu: CPU seconds that allocating, finishing and costing took, by answer.
         texts: facts of the text that is allocated (``facts.text_facts``), by answer.
         alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
-        promises: what ``plan_rules.has_promise`` said of LLVM's default compile when it was labelled; None in labels of
-            the time when the greatest unit alone was asked, on every target.
+        has_promise: whether another order of the instructions could bring something worth a try, by the ruler that the
+            labels are of, as LLVM's default compile shows.
     """
 
     cell: Cell
@@ -47,7 +48,7 @@ class Labels:
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
     texts: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     alike: Mapping[str, str] = field(default_factory=dict[str, str])
-    promises: bool | None = None
+    has_promise: bool = True
 
     @property
     def split(self) -> Split:
@@ -57,27 +58,6 @@ class Labels:
     def held_out(self) -> tuple[str, ...]:
         """Why no policy is fitted to it; empty where it may be."""
         return held_out(self.cell)
-
-    def with_answers_of(self, other: Labels) -> Labels:
-        """The same kernel with further answers, which another set of labels has."""
-        alike = {plan: same for plan, same in other.alike.items() if plan not in self.plans}
-        return replace(
-            self,
-            plans={**other.plans, **self.plans},
-            cpu={**other.cpu, **self.cpu},
-            texts={**other.texts, **self.texts},
-            alike={**alike, **self.alike},
-        )
-
-    @property
-    def has_promise(self) -> bool:
-        """Whether another order of the instructions could bring something worth a try, by the ruler that the labels are
-        of, as LLVM's default compile shows.
-        """
-        if self.promises is not None:
-            return self.promises
-        units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
-        return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
 
     @property
     def fast(self) -> tuple[str, ...]:
@@ -144,12 +124,12 @@ def _labels(data: Mapping[str, Any]) -> Labels:
         cpu,
         {plan: text for plan, text in texts.items() if text},
         {row["plan"]: row["same_as"] for row in data["plans"] if "same_as" in row},
-        data.get("promises"),
+        bool(data["promises"]),
     )
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(row[name]) for name in ("cycles", "waves", "spills")}
+    return {name: float(row[name]) for name in FIGURES}
 
 
 # Labels of plans by the clock: a data set once more, with what ``verilocc measure`` found in the place of the model.
@@ -165,16 +145,8 @@ LLVM = "llvm"
 """The name of LLVM's default compile as a code."""
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """What came of it: kernels with labels by the clock, and the labels that they have."""
-
-    kernels: int
-    labels: int
-
-
-def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> Labelled:
-    """Write the kernels of a data set that were measured, with those labels.
+def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> tuple[int, int]:
+    """Write the kernels of a data set that were measured, with those labels; returns how many kernels, and labels.
 
     Raises:
         InputError: no data set of plans is there, or something is at ``out``; a journal cannot be read; nothing in it
@@ -205,7 +177,7 @@ def measured_labels(directory: Path, journals: Iterable[Path], out: Path) -> Lab
         raise InputError("there is something already", where=str(out), hint="choose another directory")
     writer = ShardWriter(out, manifest["parameters"], {**manifest["made_with"], "labels": "measured"})
     writer.add(lines, kept)
-    return Labelled(len(lines), labels)
+    return len(lines), labels
 
 
 def _is_of(one: Measurement, cell: Cell) -> bool:
@@ -245,7 +217,7 @@ def _row(row: Mapping[str, Any], clock: Mapping[str, float], wrong: set[str]) ->
     plan = row["plan"]
     if plan in clock and plan not in wrong and "cycles" in row:
         return {**row, "cycles": round(clock[plan], 1)}
-    unlabelled = {key: value for key, value in row.items() if key not in ("cycles", "waves", "spills", "same_as")}
+    unlabelled = {key: value for key, value in row.items() if key not in (*FIGURES, "same_as")}
     reason = "its results differ" if plan in wrong else row.get("reason", "not measured")
     return {**unlabelled, "reason": reason}
 

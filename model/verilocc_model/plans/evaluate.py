@@ -17,7 +17,7 @@ from verilocc_mlir.pipeline.candidates import Answer
 from verilocc_mlir.pipeline.plans import DEFAULT
 from verilocc_model.corpus.shards import read_manifest
 from verilocc_model.plans.data import Labels, read_labels
-from verilocc_model.plans.policies import Array, Oracle, Policy, Rule, baselines, ranked
+from verilocc_model.plans.policies import Array, Oracle, Policy, baselines, ranked
 
 FOLDS = 5
 """Parts of the kernels for cross-validation; each is judged by policies that learned from the others."""
@@ -26,29 +26,20 @@ _LEAST = 10
 """Kernels to learn from."""
 
 Say = Callable[[str], None]
-Policies = Callable[[], Sequence[Policy]]
 
 
 def labels_of(data: Sequence[Path]) -> list[Labels]:
-    """The kernels of some data sets; further answers for a kernel that an earlier set has are added to it there."""
-    by_cell: dict[str, Labels] = {}
-    for directory in data:
-        for kernel in read_labels(directory):
-            earlier = by_cell.get(kernel.cell.name)
-            by_cell[kernel.cell.name] = kernel if earlier is None else earlier.with_answers_of(kernel)
-    return list(by_cell.values())
+    """The kernels of some data sets, each as the last one has it."""
+    return list({kernel.cell.name: kernel for directory in data for kernel in read_labels(directory)}.values())
 
 
-def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: bool = False) -> list[Labels]:
+def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path]) -> list[Labels]:
     """The train part, without kernels that promise nothing: no policy is asked about those.
-
-    Args:
-        held_out: take also what a base must not see (``corpus.shards``).
 
     Raises:
         InputError: too few kernels to learn from.
     """
-    train = [k for k in kernels if k.split == "train" and k.has_promise and (held_out or not k.held_out)]
+    train = [k for k in kernels if k.split == "train" and k.has_promise and not k.held_out]
     if len(train) < _LEAST:
         raise InputError(
             f"{len(train)} kernels to learn from are fewer than {_LEAST}",
@@ -64,14 +55,14 @@ def evaluate_plans(
     say: Say,
     *,
     trained: Sequence[Policy] = (),
-    figures: Mapping[str, Any] | None = None,
+    model: str = "",
 ) -> int:
     """Print a table for each part of the kernels, and write them all as JSON.
 
     Args:
         data: directories that ``verilocc corpus plans`` wrote.
         trained: policies that were fitted to the train part; they are measured on what they did not learn from.
-        figures: further ones that the JSON is to have.
+        model: the name of what trained them.
 
     Raises:
         InputError: no data set of plans is there, or it has too few kernels to learn from.
@@ -81,38 +72,22 @@ def evaluate_plans(
     for name, rows in _parts(kernels, to_learn_from(kernels, data), trained):
         say(f"\n{name}\n\n{as_markdown(rows)}")
         parts[name] = rows
-    shares = executed(kernels)
-    least = min(shares, key=lambda name: shares[name][0] / shares[name][1])
-    done, asked = (sum(counts) for counts in zip(*shares.values(), strict=True))
-    say(f"\nanswers executed: {done} of {asked}; the fewest: {least}, {shares[least][0]} of {shares[least][1]}")
     if out is not None:
         manifests = [read_manifest(directory) for directory in data]
         result: dict[str, Any] = {
             "kernels": len(kernels),
             "data": [{key: manifest[key] for key in ("made_with", "parameters")} for manifest in manifests],
-            "executed": {name: {"answers": asked, "allocated": done} for name, (done, asked) in shares.items()},
-            **(figures or {}),
-            "parts": {name: as_data(rows) for name, rows in parts.items()},
+            "model": model,
+            "parts": {name: [asdict(row) for row in rows] for name, rows in parts.items()},
         }
         write_whole(out, (json.dumps(result, indent=1) + "\n").encode())
     return ExitCode.PROVED
-
-
-def executed(kernels: Iterable[Labels]) -> dict[str, tuple[int, int]]:
-    """How many labelled answers have an allocation, and how many there are, by target and family."""
-    counts: dict[str, tuple[int, int]] = {}
-    for kernel in kernels:
-        name = f"{kernel.cell.target} {kernel.cell.family}"
-        done, asked = counts.get(name, (0, 0))
-        counts[name] = done + len(kernel.plans), asked + len(kernel.cpu)
-    return dict(sorted(counts.items()))
 
 
 def _parts(
     kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy]
 ) -> Iterator[tuple[str, list[Score]]]:
     """Scores by part: the test part and what is held out, by policies fitted to the train part; then by folds."""
-    fitted = [*_fitted(baselines, train), *trained]
     seen = [kernel for kernel in kernels if not kernel.held_out]
     tests = {
         f"test part, fitted to {len(train)} kernels": [k for k in seen if k.split != "train"],
@@ -120,16 +95,17 @@ def _parts(
         "target held out": [kernel for kernel in kernels if "target" in kernel.held_out and kernel.split != "train"],
     }
     tests["all of these"] = list({id(kernel): kernel for test in tests.values() for kernel in test}.values())
+    fitted = [answers_of(policy, tests["all of these"]) for policy in [*_fitted(train), *trained]]
     for name, test in tests.items():
         yield from _scored(name, fitted, test)
 
     for name, key in _FOLDS.items():
-        folded = _cross_validated(kernels, key, baselines)
+        folded = _cross_validated(kernels, key)
         if folded:
             yield from _scored(name, folded, kernels)
 
 
-def _scored(name: str, policies: Sequence[Policy], kernels: Sequence[Labels]) -> Iterator[tuple[str, list[Score]]]:
+def _scored(name: str, asked: Sequence[Answers], kernels: Sequence[Labels]) -> Iterator[tuple[str, list[Score]]]:
     """On all of these kernels, on those where something is promised, and on those that LLVM spills registers of."""
     parts = {
         "": kernels,
@@ -138,7 +114,7 @@ def _scored(name: str, policies: Sequence[Policy], kernels: Sequence[Labels]) ->
     }
     for which, chosen in parts.items():
         if chosen:
-            yield f"{name}{which}", scores(policies, chosen)
+            yield f"{name}{which}", compared(asked, chosen)
 
 
 _FOLDS: Mapping[str, Callable[[Labels], Hashable]] = {
@@ -149,40 +125,23 @@ _FOLDS: Mapping[str, Callable[[Labels], Hashable]] = {
 """What is in one fold. Kernels that differ in target or limits alone are in the same one."""
 
 
-def _cross_validated(kernels: Sequence[Labels], key: Callable[[Labels], Hashable], policies: Policies) -> list[_Folded]:
-    """Each policy, for a kernel the one that learned from the other folds; none where there is one fold."""
+def _cross_validated(kernels: Sequence[Labels], key: Callable[[Labels], Hashable]) -> list[Answers]:
+    """What each policy answers for a kernel when it has learned from the other folds; none where there is one fold."""
     folds: dict[Hashable, list[Labels]] = {}
     for kernel in kernels:
         folds.setdefault(key(kernel), []).append(kernel)
-    by_kernel: dict[int, Sequence[Policy]] = {}
+    result: list[Answers] = []
     for name, test in folds.items():
         rest = [kernel for other, fold in folds.items() if other != name for kernel in fold if kernel.has_promise]
         if not rest:
             return []
-        fitted = _fitted(policies, rest)
-        by_kernel.update({id(kernel): fitted for kernel in test})
-    return [_Folded(number, by_kernel) for number in range(len(policies()))]
+        parts = [answers_of(policy, test) for policy in _fitted(rest)]
+        result = [Answers(a.policy, {**a.of, **b.of}) for a, b in zip(result or parts, parts, strict=True)]
+    return result
 
 
-class _Folded:
-    """The policy of that number, for each kernel the one that was not fitted to it."""
-
-    def __init__(self, number: int, by_kernel: dict[int, Sequence[Policy]]) -> None:
-        self._number, self._by_kernel = number, by_kernel
-        self.name = next(iter(by_kernel.values()))[number].name
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        raise NotImplementedError("its parts are fitted")
-
-    def reads(self, kernel: Labels) -> Any:
-        return self._by_kernel[id(kernel)][self._number].reads(kernel)
-
-    def expected(self, kernel: Labels) -> Any:
-        return self._by_kernel[id(kernel)][self._number].expected(kernel)
-
-
-def _fitted(policies: Policies, kernels: Sequence[Labels]) -> Sequence[Policy]:
-    result = policies()
+def _fitted(kernels: Sequence[Labels]) -> Sequence[Policy]:
+    result = baselines()
     for policy in result:
         policy.fit(kernels)
     return result
@@ -207,7 +166,6 @@ class Score:
         kernels: how many.
         cycles: geometric mean of the kept cycles over those that ``fast`` keeps.
         low, high: of ``cycles``, 95 % by resampling kernels.
-        over_rule: ``cycles``, ``low`` and ``high`` over what the rule of ``-O=balanced`` keeps with as many tried.
         share: of the logarithmic gain that the best answer for each kernel brings; None where that is nothing.
         worst: the dearest kernel after the guard, over what ``fast`` keeps.
         unguarded: the dearest first choice, were there no guard.
@@ -221,51 +179,50 @@ class Score:
     cycles: float
     low: float
     high: float
-    over_rule: tuple[float, float, float]
     share: float | None
     worst: float
     unguarded: float
     cpu: float | None
 
 
-def scores(policies: Iterable[Policy], test: Sequence[Labels], seed: int = 0) -> list[Score]:
+@dataclass(frozen=True)
+class Answers:
+    """What a policy answers.
+
+    Attributes:
+        of: for a kernel, by its ``id``: answers in the order in which they are tried, and those whose texts it reads.
+    """
+
+    policy: str
+    of: Mapping[int, tuple[Sequence[str], Collection[str]]]
+
+
+def answers_of(policy: Policy, kernels: Iterable[Labels]) -> Answers:
+    return Answers(policy.name, {id(kernel): (ranked(policy, kernel), policy.reads(kernel)) for kernel in kernels})
+
+
+def scores(policies: Iterable[Policy], test: Sequence[Labels]) -> list[Score]:
     """Every fitted policy with each number of plans in ``TRIED``, then the oracle."""
-    best = _gains(Oracle(), test, 1)
-    rows: list[Score] = []
-    for asked in (*policies, Oracle()):
-        policy = _Once(asked)
-        for tried in TRIED if not isinstance(asked, Oracle) else (1,):
-            rows.append(_score(policy, tried, test, best, seed))
-    return rows
+    return compared([answers_of(policy, test) for policy in policies], test)
 
 
-class _Once:
-    """A policy that is asked once for each kernel."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy, self._known = policy, dict[int, Mapping[str, float]]()
-        self.name = policy.name
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        raise NotImplementedError("it is fitted")
-
-    def reads(self, kernel: Labels) -> Collection[str]:
-        return self._policy.reads(kernel)
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        if id(kernel) not in self._known:
-            self._known[id(kernel)] = self._policy.expected(kernel)
-        return self._known[id(kernel)]
+def compared(asked: Iterable[Answers], test: Sequence[Labels]) -> list[Score]:
+    """``scores`` of what policies answered."""
+    oracle = answers_of(Oracle(), test)
+    best = _gains(oracle, test, 1)
+    tries = [(one, tried) for one in asked for tried in TRIED] + [(oracle, 1)]
+    return [_score(one, tried, test, best) for one, tried in tries]
 
 
-def _score(policy: Policy, tried: int, test: Sequence[Labels], best: Array, seed: int) -> Score:
-    gains = _gains(policy, test, tried)
-    cycles, low, high = interval(gains, seed)
+def _score(answers: Answers, tried: int, test: Sequence[Labels], best: Array) -> Score:
+    gains = _gains(answers, test, tried)
+    cycles, low, high = interval(gains)
     share = round(float(gains.sum() / best.sum()), 3) if best.sum() else None
-    unguarded = max((kernel.unguarded(plan) for kernel in test for plan in ranked(policy, kernel)[:1]), default=0.0)
+    first = (kernel.unguarded(plan) for kernel in test for plan in answers.of[id(kernel)][0][:1])
     return Score(
-        policy.name, tried, len(test), cycles, low, high, interval(gains - _gains(Rule(), test, tried), seed), share,
-        round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(unguarded), 3), _cpu(policy, test, tried),
+        answers.policy, tried, len(test), cycles, low, high, share,
+        round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(max(first, default=0.0)), 3),
+        _cpu(answers, test, tried),
     )  # fmt: skip
 
 
@@ -277,16 +234,17 @@ def interval(gains: Sequence[float] | Array, seed: int = 0) -> tuple[float, floa
     return round(float(np.exp(gains.mean())), 4), round(float(low), 4), round(float(high), 4)
 
 
-def _gains(policy: Policy, test: Sequence[Labels], tried: int) -> Array:
-    return np.array([min((k.gain(plan) for plan in ranked(policy, k)[:tried]), default=0.0) for k in test])
+def _gains(answers: Answers, test: Sequence[Labels], tried: int) -> Array:
+    return np.array([min(map(k.gain, answers.of[id(k)][0][:tried]), default=0.0) for k in test])
 
 
-def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
+def _cpu(answers: Answers, test: Sequence[Labels], tried: int) -> float | None:
     fast = sum(_of(kernel, kernel.fast) for kernel in test)
     total = 0.0
     for kernel in test:
-        total += _texts(kernel, policy.reads(kernel)) if kernel.has_promise else 0.0
-        total += _of(kernel, (*kernel.fast, *ranked(policy, kernel)[:tried]))
+        ranking, reads = answers.of[id(kernel)]
+        total += _texts(kernel, reads) if kernel.has_promise else 0.0
+        total += _of(kernel, (*kernel.fast, *ranking[:tried]))
     return round(total / fast, 2) if fast else None
 
 
@@ -304,20 +262,15 @@ def _texts(kernel: Labels, answers: Iterable[str]) -> float:
 def as_markdown(rows: Sequence[Score]) -> str:
     """The rows as a table."""
     head = (
-        "| policy | tried | cycles over fast's | 95 % | over the rule's, 95 % | share of the oracle's gain |"
+        "| policy | tried | cycles over fast's | 95 % | share of the oracle's gain |"
         " worst kept | worst unguarded | CPU over fast's |"
     )
-    lines = [head, "|---|---|---|---|---|---|---|---|---|"]
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         share = "" if row.share is None else f"{row.share:.2f}"
         cpu = "" if row.cpu is None else f"{row.cpu:.2f}"
-        over = "{:.4f}, {:.4f} to {:.4f}".format(*row.over_rule)
         lines.append(
-            f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {over} | {share} |"
+            f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {share} |"
             f" {row.worst:.4f} | {row.unguarded:.2f} | {cpu} |"
         )
     return "\n".join(lines)
-
-
-def as_data(rows: Sequence[Score]) -> list[dict[str, object]]:
-    return [asdict(row) for row in rows]

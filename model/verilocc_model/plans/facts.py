@@ -27,6 +27,7 @@ from verilocc_mlir.cost.simulate import work_of
 from verilocc_mlir.cost.trips import find_trips
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 from verilocc_mlir.mir.model import Instruction as MachineInstruction
+from verilocc_mlir.ordering.schedule import Timing
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.problem.build import build_problem, frequency
 from verilocc_mlir.problem.model import AllocationProblem
@@ -141,15 +142,6 @@ _FORM = re.compile(r"_(?:vgprcd|mac|saddr|vaddr|svs|addr64|offset|offen|bothen|i
 _HOPELESS = 1e6
 """Stands for what is spilled where the registers that may be spilled do not suffice."""
 _NOTHING = ("COPY", "IMPLICIT_DEF", "KILL", "BUNDLE", "PHI", "DBG_", "CFI_", "SI_", "S_WAITCNT", "REG_SEQUENCE")
-
-
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    """What an opcode takes, in cycles: of its unit, until it may be read, and which unit."""
-
-    kind: Kind
-    issue: float
-    latency: float
 
 
 def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict[str, float]:
@@ -269,7 +261,7 @@ class Simulated:
 _UNITS = (Kind.VALU, Kind.MFMA, Kind.LDS, Kind.VMEM)
 
 
-def simulated(block: BasicBlock, times: Mapping[str, _Timed], slot: float) -> Simulated:
+def simulated(block: BasicBlock, times: Mapping[str, Timing], slot: float) -> Simulated:
     """A block whose first execution has filled its registers: the second one is counted, as in a loop.
 
     Args:
@@ -324,26 +316,26 @@ def _registers_of(instruction: MachineInstruction) -> tuple[list[int | str], lis
     return reads, writes
 
 
-def _timed(opcode: str, target: Target) -> _Timed:
+def _timed(opcode: str, target: Target) -> Timing:
     speed = rates(target)
     name = _FORM.sub("", opcode.lower())
     one = decode(f"{name} v0, v1, v2, v3", target.major)  # What it takes is not by its operands.
     if one.kind is Kind.VALU:
-        return _Timed(one.kind, speed.valu_issue[one.rate], speed.valu_latency[one.rate])
+        return Timing(one.kind, speed.valu_issue[one.rate], speed.valu_latency[one.rate])
     if one.kind in (Kind.MFMA, Kind.WMMA):
         busy = float(work_of(one, target).matrix or 16)
-        return _Timed(one.kind, busy, busy + speed.slot)
+        return Timing(one.kind, busy, busy + speed.slot)
     if one.kind is Kind.SALU:
-        return _Timed(one.kind, speed.slot, speed.salu_latency)
+        return Timing(one.kind, speed.slot, speed.salu_latency)
     if one.kind is Kind.SMEM:
-        return _Timed(one.kind, 0.0, speed.smem_latency)
+        return Timing(one.kind, 0.0, speed.smem_latency)
     if one.kind is Kind.LDS:
-        return _Timed(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.lds_bytes_per_cycle, 1.0),
+        return Timing(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.lds_bytes_per_cycle, 1.0),
                       speed.lds_latency)  # fmt: skip
     if one.kind is Kind.VMEM:
-        return _Timed(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.vmem_bytes_per_cycle, 1.0),
+        return Timing(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.vmem_bytes_per_cycle, 1.0),
                       speed.load_latency)  # fmt: skip
-    return _Timed(one.kind, 0.0, 0.0)
+    return Timing(one.kind, 0.0, 0.0)
 
 
 def _signed(registers: float) -> float:

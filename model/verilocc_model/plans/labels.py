@@ -10,52 +10,33 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import verilocc_mlir
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.candidates import LABELLED, Answer, CandidateCost, candidate_costs
+from verilocc_mlir.pipeline.key import python_digest
 from verilocc_mlir.pipeline.plans import DEFAULT, PLANS, Plan, Planned, first_plans, has_promise, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
-from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_model.corpus.build import Stream
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, split_of
-from verilocc_model.corpus.sources import SOURCES, TARGETS, Cell, source
-from verilocc_model.corpus.stream import cells
-from verilocc_model.corpus.workers import Done, Runner, run
+from verilocc_model.corpus.shards import read_lines, read_manifest
+from verilocc_model.corpus.sources import Cell
+from verilocc_model.plans.data import FIGURES
 from verilocc_model.plans.facts import dearest_of, facts, facts_of_text
 
 _DECIDES = (
-    "allocators",
-    "analysis",
-    "banks",
-    "cost",
-    "mir",
-    "problem",
-    "rewrite",
-    "spilling",
-    "splitting",
-    "target",
-    "toolchain",
-)
-Progress = Callable[[Mapping[str, Any], int], None]
+    "allocators", "analysis", "banks.py", "cost", "mir", "ordering", "problem", "rewrite", "spilling", "splitting",
+    "target", "toolchain", "pipeline/attempt.py", "pipeline/candidates.py", "pipeline/effort.py", "pipeline/plans.py",
+    "pipeline/runs.py",
+)  # fmt: skip
 _OF_FAST = ("default", "beside", "max-ilp")
-_ALSO = (
-    "pipeline/attempt.py",
-    "pipeline/candidates.py",
-    "pipeline/plans.py",
-    "pipeline/effort.py",
-    "pipeline/guard.py",
-)
 
 
 @dataclass(frozen=True)
@@ -74,91 +55,56 @@ class PlanLimits:
 
 
 @dataclass(frozen=True)
-class PlanRecipe:
-    """All settings that decide a data set's contents.
+class PlanRecipe(Stream):
+    """Labels of plans.
 
     Attributes:
-        kernels: number of kernels of the stream; of ``listed``, where that is given.
-        families: None for all.
         plans: answers as text (``pipeline.candidates``).
         listed: these kernels instead of the stream's.
     """
 
-    kernels: int
-    seed: int = 0
-    targets: tuple[str, ...] = TARGETS
-    sources: tuple[str, ...] = SOURCES
-    families: tuple[str, ...] | None = None
-    plans: tuple[str, ...] = tuple(map(str, LABELLED))
     limits: PlanLimits = field(default_factory=PlanLimits)
+    plans: tuple[str, ...] = tuple(map(str, LABELLED))
     listed: tuple[Cell, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
-        """JSON values; ``kernels`` is left out: a data set may be made longer."""
-        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed")}
-        return {
-            **data,
-            "listed": _digest("".join(cell.name for cell in self.listed)) if self.listed else "",
-        }
+        """See ``Stream``."""
+        named = "".join(cell.name for cell in self.listed)
+        return {**super().parameters(), "listed": _digest(named) if named else ""}
 
-    def cells(self) -> list[Cell]:
+    def versions(self) -> dict[str, str]:
+        """See ``Stream``."""
+        return {**super().versions(), "engine": engine_digest()}
+
+    def cells(self) -> Iterable[Cell]:
         """The kernels in order."""
-        stream = self.listed or cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
-        return list(islice(stream, self.kernels))
+        return self.listed[: self.kernels] if self.listed else super().cells()
 
+    def for_one(self) -> Stream:
+        """See ``Stream``: a long list would not fit."""
+        return replace(self, listed=())
 
-def make_labels(
-    recipe: PlanRecipe,
-    directory: Path,
-    *,
-    jobs: int = 1,
-    runner: Runner = run,
-    store: Store | None = None,
-    progress: Progress = lambda _row, _left: None,
-) -> list[dict[str, Any]]:
-    """Make or continue a data set; returns the journal. What is done when it is interrupted is kept.
+    def lines(self, cell: Cell, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """A kernel's line: facts, LLVM's default compile, and what came of each answer.
 
-    Args:
-        jobs: kernels at once, as ``runner`` takes it.
-        store: keeps the kernels' IR.
-        progress: called with each kernel's row of the journal and the number of kernels left.
-
-    Raises:
-        InputError: another data set is there, or one of other code. ToolchainError: a front end or LLVM is missing.
-    """
-    made_with = {name: source(name).version() for name in recipe.sources}
-    versions = {**made_with, "llvm": find_toolchain().version_text, "engine": engine_digest()}
-    writer = ShardWriter(directory, recipe.parameters(), versions)
-    done_cells = {row["cell"] for row in writer.journal}
-    todo = [cell for cell in recipe.cells() if cell.name not in done_cells]
-    results = runner(partial(labelled, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
-    with closing(results):
-        writer.add_all(map(_entry, results), len(todo), progress, kernels_a_shard=16)
-    return writer.journal
-
-
-def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
-    """A kernel's line of the data set: facts, LLVM's default compile, and what came of each answer.
-
-    Raises:
-        VeriloccError: the kernel cannot be made, is too large, or LLVM does not compile it.
-    """
-    text = ir(cell, store)
-    settings = Settings(cpu=cell.target, tool_seconds=recipe.limits.seconds)
-    given = planned(text.encode(), cell.name, settings)
-    dearest, by_name = dearest_of(given.work.compiler.direct(given.ir, "asm"), given.work.target, cell.name)
-    of_dearest = by_name[dearest.name]
-    if of_dearest.instructions.static > recipe.limits.instructions:
-        raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
-    known, llvm = facts(dearest, of_dearest, given.work.target), figures(by_name)
-    # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
-    worth_it = has_promise(by_name)
-    answers = [Answer.parse(name) for name in recipe.plans if worth_it or name in _OF_FAST]
-    spilled = any(cost.spill_stores.static for cost in by_name.values())
-    if recipe.limits.spilled and not spilled:
-        raise UnsupportedError("LLVM spills nothing of it")
-    return json.dumps(
-        {
+        Raises:
+            VeriloccError: the kernel cannot be made, is too large, or LLVM does not compile it.
+        """
+        text = ir(cell, store)
+        settings = Settings(cpu=cell.target, tool_seconds=self.limits.seconds)
+        given = planned(text.encode(), cell.name, settings)
+        dearest, by_name = dearest_of(given.work.compiler.direct(given.ir, "asm"), given.work.target, cell.name)
+        of_dearest = by_name[dearest.name]
+        if of_dearest.instructions.static > self.limits.instructions:
+            raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
+        known, llvm = facts(dearest, of_dearest, given.work.target), figures(by_name)
+        # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
+        worth_it = has_promise(by_name)
+        answers = [Answer.parse(name) for name in self.plans if worth_it or name in _OF_FAST]
+        spilled = any(cost.spill_stores.static for cost in by_name.values())
+        if self.limits.spilled and not spilled:
+            raise UnsupportedError("LLVM spills nothing of it")
+        data = {
             "cell": cell.to_data(),
             "sha256": _digest(text),
             "facts": known,
@@ -166,9 +112,8 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
             "promises": worth_it,
             "first": next(p.name for p in first_plans(given) if p in PLANS) if spilled else DEFAULT.name,
             "plans": _rows(given, answers, dearest.name),
-        },
-        sort_keys=True,
-    )
+        }
+        return [(json.dumps(data, sort_keys=True), {})]
 
 
 @dataclass(frozen=True)
@@ -192,8 +137,9 @@ def remeasured(directory: Path, count: int, seed: int = 0, store: Store | None =
     limits = PlanLimits(**read_manifest(directory)["parameters"]["limits"])
     for row in random.Random(seed).sample(lines, min(count, len(lines))):
         cell, names = Cell.from_data(row["cell"]), tuple(one["plan"] for one in row["plans"])
-        again = json.loads(labelled(cell, PlanRecipe(1, plans=names, limits=limits), store))
-        yield [Difference(cell.name, what, was, now) for what, was, now in _compared(row, again) if was != now]
+        ((again, _),) = PlanRecipe(1, plans=names, limits=limits).lines(cell, store)
+        compared = _compared(row, json.loads(again))
+        yield [Difference(cell.name, what, was, now) for what, was, now in compared if was != now]
 
 
 def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -203,58 +149,8 @@ def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tupl
     fresh = {one["plan"]: one for one in again["plans"]}
     for one in row["plans"]:
         now = fresh.get(one["plan"], {})
-        for name in ("cycles", "waves", "spills"):
+        for name in FIGURES:
             yield f"{name} of {one['plan']}", one.get(name), now.get(name)
-
-
-def state_facts_anew(
-    directory: Path,
-    out: Path,
-    *,
-    jobs: int = 1,
-    store: Store | None = None,
-    progress: Progress = lambda _row, _left: None,
-) -> int:
-    """Write a data set once more with the facts that this version states; labels stay. What is done when it is
-    interrupted is kept. Returns the number of kernels.
-
-    Raises:
-        InputError: no data set of plans is there, or another one at ``out``.
-    """
-    manifest, rows = read_manifest(directory), list(read_journal(directory))
-    writer = ShardWriter(out, manifest["parameters"], manifest["made_with"])
-    lines = {Cell.from_data(data["cell"]).name: data for data in map(json.loads, read_lines(directory))}
-    done = {row["cell"] for row in writer.journal}
-    left = [row for row in rows if row["cell"] not in done]
-    lines_left = [lines[row["cell"]] for row in left if row["cell"] in lines]
-    results = run(partial(_with_facts, store=store), lines_left, jobs=jobs, seconds=600.0)
-    with closing(results):
-        entries = ((row, _line_of(next(results)) if row["cell"] in lines else []) for row in left)
-        writer.add_all(entries, len(left), progress, kernels_a_shard=16)
-    return len(writer.journal)
-
-
-def _line_of(done: Done[Any]) -> list[str]:
-    """
-    Raises:
-        InputError: the kernel cannot be made, or LLVM does not compile it.
-    """
-    if done.result is None:
-        raise InputError(f"no facts of a kernel: {done.failure}")
-    return [done.result]
-
-
-def _with_facts(data: Mapping[str, Any], store: Store | None) -> str:
-    """A kernel's line, with its labels as they are."""
-    cell = Cell.from_data(data["cell"])
-    given = planned(ir(cell, store).encode(), cell.name, Settings(cpu=cell.target))
-    dearest, by_name = dearest_of(given.work.compiler.direct(given.ir, "asm"), given.work.target, cell.name)
-    rows = [
-        {**row, "text": _text_facts(given, Answer.parse(row["plan"]).plan, dearest.name)} if "text" in row else row
-        for row in data["plans"]
-    ]
-    known = facts(dearest, by_name[dearest.name], given.work.target)
-    return json.dumps({**data, "facts": known, "plans": rows}, sort_keys=True)
 
 
 def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:
@@ -301,22 +197,6 @@ def _row(answer: Answer, cost: CandidateCost) -> dict[str, Any]:
     return {**row, **figures(cost.costs)} if cost.costs else {**row, "reason": cost.reason[:200]}
 
 
-def _entry(done: Done[Cell]) -> tuple[dict[str, Any], list[str]]:
-    """The journal's row of a kernel, and its line of the data set."""
-    cell = done.task
-    row = {
-        "cell": cell.name,
-        "source": cell.source,
-        "family": cell.family,
-        "target": cell.target,
-        "split": split_of(cell),
-        "failure": done.failure,
-        "seconds": round(done.seconds, 2),
-        "records": [] if done.result is None else [{"outcome": "kept"}],
-    }
-    return row, [] if done.result is None else [done.result]
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -324,12 +204,4 @@ def _digest(text: str) -> str:
 def engine_digest() -> str:
     """SHA-256 of the code that decides a label."""
     package = Path(verilocc_mlir.__file__).parent
-    digest = hashlib.sha256()
-    for path in _sources(package):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources(package: Path) -> Sequence[Path]:
-    below = (path for name in _DECIDES for path in (package / name).rglob("*.py"))
-    return sorted([*below, *(package / name for name in _ALSO)])
+    return python_digest(*(package / name for name in _DECIDES))

@@ -28,11 +28,10 @@ from verilocc_model.plans.data import Labels
 
 Array = NDArray[np.float64]
 NEIGHBOURS, KERNELS = "neighbours.json", "neighbours.safetensors"
+_HINT = "make one: verilocc train plans DATA --out DIR"
 _NEIGHBOURS = 7
 _SEEN = 8
 """Kernels that have to have an answer for anything to be learned of it."""
-_SHRINK = 3.0
-"""Kernels without a gain that each mean is taken together with: few kernels say little."""
 
 
 class Policy(Protocol):
@@ -67,46 +66,16 @@ def ranked(policy: Policy, kernel: Labels) -> list[str]:
     return chosen
 
 
-class _OfFactsAlone:
-    """What reads no text."""
+class _Fixed:
+    """What learns nothing and reads no text."""
+
+    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def reads(self, kernel: Labels) -> Collection[str]:
         return ()
 
 
-class Default(_OfFactsAlone):
-    """Never another plan."""
-
-    name = "always the default"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        return {}
-
-
-class BestByTarget(_OfFactsAlone):
-    """The answer with the best mean gain on a target; for a target without labels, on those of its kind."""
-
-    name = "best single answer by target"
-
-    def __init__(self) -> None:
-        self._means: dict[str, dict[str, float]] = {}
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        for key in {key for kernel in kernels for key in (kernel.cell.target, kind(kernel.cell.target))}:
-            of_key = [k for k in kernels if key in (k.cell.target, kind(k.cell.target))]
-            plans = dict.fromkeys(plan for kernel in of_key for plan in kernel.plans)
-            self._means[key] = {
-                plan: sum(kernel.gain(plan) for kernel in of_key) / (len(of_key) + _SHRINK) for plan in plans
-            }
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        name = kernel.cell.target
-        return self._means.get(name) or self._means.get(kind(name), {})
-
-
-class Nearest(_OfFactsAlone):
+class Nearest(_Fixed):
     """The mean gain over the kernels whose facts are the most alike; what a server states answers with.
 
     Attributes:
@@ -125,9 +94,9 @@ class Nearest(_OfFactsAlone):
         self.names = sorted(kernels[0].facts)
         counts = Counter(plan for kernel in kernels for plan in kernel.plans)
         self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
-        for name in {kind(kernel.cell.target) for kernel in kernels}:
-            there = {plan for kernel in kernels if kind(kernel.cell.target) == name for plan in kernel.plans}
-            self._of_kind[name] = sorted(there)
+        for name in {_kind(kernel.cell.target) for kernel in kernels}:
+            own = (kernel.plans for kernel in kernels if _kind(kernel.cell.target) == name)
+            self._of_kind[name] = sorted({plan for plans in own for plan in plans})
         self._gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
         self._facts = np.array([of_kernel(kernel.facts, kernel.cell.target, self.names) for kernel in kernels])
 
@@ -138,14 +107,23 @@ class Nearest(_OfFactsAlone):
         """The gain that is expected of each answer; one that a kind of targets has not is not asked there.
 
         Raises:
-            KeyError: a fact is missing.
+            InputError: a fact is missing: the model was trained with other ones.
         """
         scale = self._facts.std(axis=0) + 1e-6
-        distances = np.abs((self._facts - np.array(of_kernel(facts, target, self.names))) / scale).sum(axis=1)
+        try:
+            own = np.array(of_kernel(facts, target, self.names))
+        except KeyError as error:
+            raise InputError(f"the model reads a fact that is not there: {error}", hint=_HINT) from error
+        distances = np.abs((self._facts - own) / scale).sum(axis=1)
         nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
         gains = self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
-        there = self._of_kind.get(kind(target), ())
-        return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
+        there = self._of_kind.get(_kind(target), ())
+        return {plan: gain for plan, gain in zip(self._plans, gains.tolist(), strict=True) if plan in there}
+
+    def ranked(self, target: str, facts: Mapping[str, float]) -> list[Answer]:
+        """Its answers, the best first."""
+        gains = self.gains(target, facts)
+        return [Answer.parse(text) for text in sorted(gains, key=lambda text: gains[text])]
 
     def save(self, directory: Path) -> None:
         """Facts and gains of the kernels (safetensors), and names."""
@@ -168,31 +146,26 @@ class Nearest(_OfFactsAlone):
             tensors = load_file(directory / KERNELS)
             result._facts, result._gains = tensors["facts"], tensors["gains"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            hint = "make one: verilocc train plans DATA --out DIR"
-            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=hint) from error
+            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=_HINT) from error
         return result
 
 
-class Rule(_OfFactsAlone):
+class Rule(_Fixed):
     """What ``-O=balanced`` tries where it tries plans, in its order (``pipeline.plan_rules``)."""
 
     name = "the rule of -O=balanced"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         spilled = any(kernel.plans[plan]["spills"] for plan in kernel.fast if plan in kernel.plans)
         return {plan.name: -1.0 + place / 10 for place, plan in enumerate(balanced_plans(spilled=spilled))}
 
 
-class Texts:
+class Texts(_Fixed):
     """The text whose estimate is the lowest (``facts.py``): cycles, in the waves that its registers leave room for, and
     what is spilled. A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
     name = "lowest estimate of a text"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def reads(self, kernel: Labels) -> Collection[str]:
         return [plan for plan in kernel.plans if plan in kernel.texts and Answer.parse(plan).variant == OURS]
@@ -205,12 +178,10 @@ class Texts:
         return {plan: (value - first["text estimate"]) * math.log(2) for plan, value in estimates.items()}
 
 
-class Oracle(_OfFactsAlone):
+class Oracle(_Fixed):
     """The answer that is the best in truth."""
 
     name = "oracle"
-
-    def fit(self, kernels: Sequence[Labels]) -> None: ...
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         return {plan: kernel.gain(plan) for plan in kernel.plans}
@@ -218,9 +189,9 @@ class Oracle(_OfFactsAlone):
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), Rule(), BestByTarget(), Nearest(), Texts(), Critic(texts=False), Critic()]
+    return [Rule(), Nearest(), Texts(), Critic()]
 
 
-def kind(name: str) -> str:
+def _kind(name: str) -> str:
     """``CDNA`` or ``RDNA``."""
     return "CDNA" if name.startswith("gfx9") else "RDNA"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError
-from verilocc_model.encoding.vocabulary import WORDS, WRITINGS
+from msgspec import ValidationError, convert
 
-DEFAULT_HOLD_OUT = 0.03
+from verilocc_mlir.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -18,11 +17,9 @@ class TrainConfig:
     """A training run.
 
     Attributes:
-        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with. Unless ``encoding``
-            is ``text``, its embeddings are replaced by new ones for the domain's words. The shape below is not used.
+        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with, which reads and
+            writes the words as text under its own tokenizer. The shape below is not used.
         init: directory of a model of this project to continue with, its words included: another stage of its training.
-        encoding: ``words``: a token for each word of the domain; ``text``: the words as text under the tokenizer of
-            ``start``, whose embeddings stay. An adapter has its base's encoding.
         hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
         window: most tokens of a training sequence.
         batch_tokens: tokens of a step, padding included.
@@ -35,7 +32,6 @@ class TrainConfig:
             planning answers.
         planning_repeats: how often a pass shows the plans without what follows them.
         advice_rate: part of the examples with made-up refutations.
-        hold_out: part of the kernels kept for validation, if the data do not say which ones are.
         checkpoint_minutes: time between checkpoints.
         seed: seed of weights, order and advice.
         threads: threads of torch; 0: torch's choice.
@@ -46,7 +42,6 @@ class TrainConfig:
 
     start: str = ""
     init: str = ""
-    encoding: str = WORDS
     hidden: int = 256
     layers: int = 6
     heads: int = 4
@@ -63,7 +58,6 @@ class TrainConfig:
     planning_weight: float = 4.0
     planning_repeats: int = 4
     advice_rate: float = 0.1
-    hold_out: float = DEFAULT_HOLD_OUT
     checkpoint_minutes: float = 5.0
     seed: int = 0
     threads: int = 0
@@ -90,22 +84,15 @@ def load_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
         except (OSError, json.JSONDecodeError) as error:
             raise InputError(f"no training configuration: {error}", where=str(path)) from error
     data.update(overrides or {})
-    defaults = TrainConfig()
-    names = {f.name for f in fields(TrainConfig)}
     where = str(path) if path else ""
-    for name, value in data.items():
-        if name not in names:
-            raise InputError(
-                f"there is no setting {name!r}", where=where, hint=f"there are: {', '.join(sorted(names))}"
-            )
-        expected = type(getattr(defaults, name))
-        if expected is tuple:
-            data[name] = tuple(value)
-        elif expected is float and isinstance(value, int) and not isinstance(value, bool):
-            data[name] = float(value)
-        elif type(value) is not expected:
-            raise InputError(f"{name} must be of type {expected.__name__}, not {value!r}", where=where)
-    config = replace(defaults, **data)
-    if config.encoding not in WRITINGS:
-        raise InputError(f"encoding is {config.encoding!r}, not one of {', '.join(WRITINGS)}", where=where)
-    return config
+    for name in data:
+        if name not in _SETTINGS:
+            there = f"there are: {', '.join(sorted(_SETTINGS))}"
+            raise InputError(f"there is no setting {name!r}", where=where, hint=there)
+    try:
+        return convert(data, TrainConfig)
+    except ValidationError as error:
+        raise InputError(f"no such setting: {error}", where=where) from error
+
+
+_SETTINGS = {field.name for field in fields(TrainConfig)}

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import msgpack
 from numpy.typing import NDArray
 
+from verilocc_mlir.files import write_whole
+from verilocc_model.corpus.shards import Record
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import ALONE, GRANTS, VOCABULARY, WORDS, Domain, Writing
+from verilocc_model.encoding.vocabulary import ALONE, DOMAIN, GRANTS, VOCABULARY, WORDS, Writing
 from verilocc_model.repair import guidance_of, remainders
-from verilocc_model.training.entries import Entry, Labelled
+from verilocc_model.training.entries import Entry
 
 EXAMPLES_VERSION = 8
 """Version of the windows made from an entry. Windows of other versions in a cache are not used."""
@@ -27,38 +30,37 @@ SHOWN = 4
 
 
 def encoded(
-    entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing | None = None
+    entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing = DOMAIN
 ) -> list[Window]:
     """The windows of a labelled problem, read from ``cache`` if they are there."""
-    writing = writing or Domain()
     cached: Path | None = None
     if cache is not None:
         key = f"{writing.key}.{EXAMPLES_VERSION}/{window}/{advice_rate}/{entry.key}"
-        cached = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.npz"
+        cached = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.msgpack"
         if cached.exists():
-            return _unpacked(cached)
-    labelled = entry.read()
+            return msgpack.decode(cached.read_bytes(), type=list[Window])
+    record = entry.read()
     windows: list[Window] = []
-    if labelled.registers:
+    if record.registers:
         # A few examples show made-up refutations, the same examples in every run.
         generator = random.Random(entry.key)
-        advice = made_up(labelled, generator) if generator.random() < advice_rate else None
-        windows += windows_of(labelled.problem, labelled.registers, limit=window, advice=advice, writing=writing)
-    if labelled.registers or labelled.refuted:
-        windows += _alone(labelled, window, writing)
+        advice = made_up(record, generator) if generator.random() < advice_rate else None
+        windows += windows_of(record.problem, record.registers, limit=window, advice=advice, writing=writing)
+    if record.registers or record.refuted:
+        windows += _alone(record, window, writing)
     if cached is not None:
         cached.parent.mkdir(parents=True, exist_ok=True)
-        _pack(cached, windows)
+        write_whole(cached, msgpack.encode(windows))
     return windows
 
 
-def _alone(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
+def _alone(record: Record, window: int, writing: Writing) -> list[Window]:
     """Windows of answers without look-ahead; if proposals were refuted, of the answers after each refutation."""
-    if not labelled.refuted:
-        return _some(sure_windows(Table(canonical(labelled.problem).problem), limit=window, writing=writing))
+    if not record.refuted:
+        return _some(sure_windows(Table(canonical(record.problem).problem), limit=window, writing=writing))
     windows: list[Window] = []
-    for refutation in labelled.refuted:
-        for part in remainders(labelled.problem, (refutation,)):
+    for refutation in record.refuted:
+        for part in remainders(record.problem, (refutation,)):
             form = canonical(part.problem)
             table = Table(form.problem)
             guidance = guidance_of(part.refuted, form, table)
@@ -72,15 +74,15 @@ def _some(windows: list[Window]) -> list[Window]:
     return windows[:2] + windows[2::SHOWN]
 
 
-def made_up(labelled: Labelled, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
+def made_up(record: Record, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
     """Refutations that an earlier attempt could have met: for some ranges, the register of another range.
 
     The assignment stays the answer, so a model learns to avoid refuted registers. For half of these ranges, their own
     register is stated as free.
     """
-    form = canonical(labelled.problem)
+    form = canonical(record.problem)
     table = Table(form.problem)
-    starts = cells_of(table, form.permuted(labelled.registers))
+    starts = cells_of(table, form.permuted(record.registers))
     advice: dict[int, Advice] = {}
     for number, start in enumerate(starts):
         if generator.random() >= share:
@@ -106,7 +108,7 @@ class Batch:
 
 
 def batches(
-    windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int, writing: Writing | None = None
+    windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int, writing: Writing = DOMAIN
 ) -> Iterator[Batch]:
     """All windows once, in an order that depends on the seed, windows of similar length together."""
     generator = random.Random(seed)
@@ -126,17 +128,16 @@ def batches(
             groups.append(group)
     generator.shuffle(groups)
     for group in groups:
-        yield _batch([windows[k] for k in group], planning_weight, writing or Domain())
+        yield _batch([windows[k] for k in group], planning_weight, writing)
 
 
-def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing | None = None) -> list[Window]:
+def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing = DOMAIN) -> list[Window]:
     """The windows that plan, each cut off after its plan, several times.
 
     A function has three answers that plan and hundreds that place, and the three decide more. Shown separately, they
     can be learned often at little cost. Where nothing looks ahead, the right grant is always one that the facts name.
     So after the first time such windows are shown with other grants, in the same order of size.
     """
-    writing = writing or Domain()
     planning: list[Window] = []
     for window in windows:
         last = max(writing.planned(window.tokens, window.answers), default=-1)
@@ -171,30 +172,3 @@ def _batch(windows: list[Window], planning_weight: float, writing: Writing) -> B
         for position in window.answers:
             weights[row, position] = planning_weight if position in planned else 1.0
     return Batch(tokens, weights, sum(len(w.tokens) for w in windows))
-
-
-def _pack(path: Path, windows: list[Window]) -> None:
-    lengths = [len(w.tokens) for w in windows]
-    counts = [len(w.answers) for w in windows]
-    partial = path.with_suffix(f".{random.getrandbits(32):x}.npz")
-    tokens = [t for w in windows for t in w.tokens]
-    np.savez(
-        partial,
-        tokens=np.array(tokens, np.uint16 if max(tokens, default=0) < 1 << 16 else np.uint32),
-        answers=np.array([a for w in windows for a in w.answers], np.uint16),
-        lengths=np.array(lengths, np.int32),
-        counts=np.array(counts, np.int32),
-    )
-    partial.replace(path)
-
-
-def _unpacked(path: Path) -> list[Window]:
-    with np.load(path) as data:
-        tokens, answers = data["tokens"].tolist(), data["answers"].tolist()
-        lengths, counts = data["lengths"].tolist(), data["counts"].tolist()
-    windows: list[Window] = []
-    t = a = 0
-    for length, count in zip(lengths, counts, strict=True):
-        windows.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count])))
-        t, a = t + length, a + count
-    return windows

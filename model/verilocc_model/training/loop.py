@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import Domain, Writing
+from verilocc_model.encoding.vocabulary import DOMAIN, Writing
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import Batch, batches, plans
 
@@ -34,26 +34,26 @@ class Measured:
     accuracy: float
 
 
+@dataclass
 class Trainer:
     """Trains one model (or an adapter on it) on windows.
 
-    Args:
+    Attributes:
         model: a causal LM of transformers, or one that peft has wrapped.
         directory: directory of checkpoints and metrics.
-        writing: how words are tokens; None: the domain's writing.
+        writing: how words are tokens.
     """
 
-    def __init__(
-        self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None],
-        writing: Writing | None = None,
-    ) -> None:  # fmt: skip
-        self.model = model
-        self.writing = writing or Domain()
-        self.config = config
-        self.directory = directory
-        self.say = say
+    model: Any
+    config: TrainConfig
+    directory: Path
+    say: Callable[[str], None]
+    writing: Writing = DOMAIN
+
+    def __post_init__(self) -> None:
+        config = self.config
         self.progress = Progress()
-        trained = [p for p in model.parameters() if p.requires_grad]
+        trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
@@ -61,9 +61,16 @@ class Trainer:
             torch.set_num_threads(config.threads)
 
     def resume(self, directory: Path) -> None:
-        """Continue from a checkpoint; the model already has its weights."""
-        self.progress = read_progress(directory)
-        restore(directory, self.optimizer)
+        """Continue from a checkpoint; the model already has its weights. Nothing but tensors is unpickled.
+
+        Raises:
+            InputError: the directory is no checkpoint.
+        """
+        try:
+            self.progress = Progress(**json.loads((directory / "progress.json").read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"is no checkpoint: {error}", where=str(directory)) from error
+        self.optimizer.load_state_dict(torch.load(directory / "optimizer.pt", weights_only=True))
 
     def run(self, data: Callable[[], tuple[Sequence[Window], Sequence[Window]]]) -> bool:
         """Train until the tokens are used up; False if the run was interrupted or out of time before.
@@ -218,23 +225,6 @@ def find(directory: Path) -> Path | None:
         if (directory / name / "progress.json").exists():
             return directory / name
     return None
-
-
-def read_progress(checkpoint: Path) -> Progress:
-    """The progress at a checkpoint.
-
-    Raises:
-        InputError: the directory is no checkpoint.
-    """
-    try:
-        return Progress(**json.loads((checkpoint / "progress.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"is no checkpoint: {error}", where=str(checkpoint)) from error
-
-
-def restore(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Load the optimizer's state; nothing but tensors is unpickled."""
-    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
 
 
 # The loss of each answer in a batch.

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from verilocc_mlir.target.targets import target as known_target
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
 from verilocc_model.allocator import ADAPTERS, applied_for, family_of
-from verilocc_model.card import CARD, encoding_of, read_card, write_readme
+from verilocc_model.card import CARD, read_card, write_card
+from verilocc_model.corpus.shards import split_of
 from verilocc_model.encoding.examples import Window
-from verilocc_model.encoding.vocabulary import TEXT, VOCABULARY_VERSION, Writing
+from verilocc_model.encoding.vocabulary import DOMAIN, TEXT, VOCABULARY_VERSION, Writing
 from verilocc_model.training import loop
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import encoded
@@ -37,6 +38,7 @@ _LIMITS = {"minutes": 0.0, "decay_minutes": 0.0, "tokens": 0, "threads": 0}
 Say = Callable[[str], None]
 
 
+@dataclass
 class Data:
     """Windows of the labelled problems that a run may see. Directories are read at each call; a problem is encoded
     once.
@@ -45,72 +47,45 @@ class Data:
         InputError: there are none.
     """
 
-    def __init__(
-        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0,
-        writing: Writing | None = None,
-    ) -> None:  # fmt: skip
-        self._kernels = kernels
-        self._writing = writing
-        self._directories = tuple(directories)
-        self._config = config
-        self._cache = cache
-        self._say = say
-        self._kept: dict[str, tuple[bool, list[Window]]] = {}
+    directories: Sequence[Path]
+    config: TrainConfig
+    cache: Path
+    say: Say
+    kernels: int = 0
+    writing: Writing = DOMAIN
+    kept: dict[str, tuple[bool, list[Window]]] = field(default_factory=dict[str, "tuple[bool, list[Window]]"])
 
     def __call__(self) -> tuple[list[Window], list[Window]]:
-        config = self._config
-        chosen_entries = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
-        if self._kernels:
-            chosen = set(list(dict.fromkeys(e.kernel for e in chosen_entries))[: self._kernels])
-            chosen_entries = [e for e in chosen_entries if e.kernel in chosen]
-        windows_of = {e.key: self._kept[e.key] for e in chosen_entries if e.key in self._kept}
+        config = self.config
+        chosen_entries = [e for e in entries(self.directories) if e.trains(config.targets)]
+        if self.kernels:
+            chosen = set(list(dict.fromkeys(e.cell.configuration for e in chosen_entries))[: self.kernels])
+            chosen_entries = [e for e in chosen_entries if e.cell.configuration in chosen]
+        windows_of = {e.key: self.kept[e.key] for e in chosen_entries if e.key in self.kept}
         stop = time.monotonic() + ENCODING_SECONDS
         for entry in chosen_entries:
             if entry.key in windows_of or (windows_of and time.monotonic() > stop):
                 continue
-            windows = encoded(entry, config.window, self._cache, config.advice_rate, self._writing)
-            windows_of[entry.key] = entry.part == "train", windows
-        self._kept = windows_of
+            windows = encoded(entry, config.window, self.cache, config.advice_rate, self.writing)
+            windows_of[entry.key] = split_of(entry.cell) == "train", windows
+        self.kept = windows_of
         training = [w for train, windows in windows_of.values() if train for w in windows]
         validation = [w for train, windows in windows_of.values() if not train for w in windows]
         if not training:
-            raise InputError("there is nothing to train on", where=", ".join(map(str, self._directories)))
-        self._say(
-            f"{len(self._kept)} of {len(chosen_entries)} problems, "
+            raise InputError("there is nothing to train on", where=", ".join(map(str, self.directories)))
+        self.say(
+            f"{len(self.kept)} of {len(chosen_entries)} problems, "
             f"{sum(len(w.tokens) for w in training):,} tokens to train on, "
             f"{sum(len(w.tokens) for w in validation):,} held out"
         )
         return training, validation or training[:64]
 
 
-def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say: Say) -> bool:
-    """Train a model in ``out``, from scratch or from ``config.init``, or continue the run there; False if it was
-    interrupted.
-
-    Raises:
-        InputError: no data; another configuration was begun in ``out``.
-    """
-    _same_run(out, config)
-    begun = loop.find(out)
-    model = lm.load_model(begun) if begun else lm.new_model(config)
-    writing = lm.load_writing(Path(config.start), config.encoding)
-    model.train()
-    say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
-    trainer = Trainer(model, config, out, say, writing)
-    if begun:
-        trainer.resume(begun)
-    finished = trainer.run(Data(directories, config, out / "windows", say, writing=writing))
-    facts = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
-    if config.init:
-        facts["init"] = read_card(Path(config.init))["name"]
-    _finish(out, model, config, trainer, facts, Path(config.start))
-    return finished
-
-
-def train_adapter(
-    base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, kernels: int = 0
+def train(
+    directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, base: Path | None = None, kernels: int = 0
 ) -> bool:
-    """Train a LoRA adapter on a base in ``out``, or continue the one begun there.
+    """Train a model in ``out``, from scratch or from ``config.init``, or a LoRA adapter on a base, or continue the run
+    there; False if it was interrupted.
 
     Args:
         base: a base of this project, or a pretrained causal language model with its tokenizer, which then reads and
@@ -120,32 +95,35 @@ def train_adapter(
     Raises:
         InputError: no data; no base; another configuration was begun in ``out``.
     """
-    card = read_card(base)
+    named = config.init or config.start
+    start = base or (Path(named) if named else None)
+    card = read_card(start) if start else {}
     _same_run(out, config)
     begun = loop.find(out)
-    writing = lm.load_writing(base, encoding_of(card))
-    # The adapter's files name the base's directory, so it must be absolute.
-    frozen = lm.load_model(base.resolve()).float()
-    if begun:
-        model: Any = PeftModel.from_pretrained(frozen, str(begun), is_trainable=True)
+    if base is None:
+        model: Any = lm.load_model(begun) if begun else lm.new_model(config)
+        about = {"kind": "base", "start": config.start, "parameters": model.num_parameters()}
+        if config.init:
+            about["init"] = card["name"]
     else:
-        model = get_peft_model(
-            frozen,
-            LoraConfig(
-                r=config.rank,
-                lora_alpha=config.alpha,
-                lora_dropout=config.dropout,
-                target_modules="all-linear",
-                task_type="CAUSAL_LM",
-            ),
+        # The adapter's files name the base's directory, so it must be absolute.
+        frozen = lm.load_model(base.resolve()).float()
+        shape = LoraConfig(
+            r=config.rank, lora_alpha=config.alpha, lora_dropout=config.dropout, target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        )  # fmt: skip
+        model = (
+            PeftModel.from_pretrained(frozen, str(begun), is_trainable=True) if begun else get_peft_model(frozen, shape)
         )
+        about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
+    writing = lm.load_writing(start, card["encoding"]) if start else DOMAIN
     model.train()
+    say(f"{model.num_parameters():,} parameters" + (f", going on from {begun}" if begun else ""))
     trainer = Trainer(model, config, out, say, writing)
     if begun:
         trainer.resume(begun)
     finished = trainer.run(Data(directories, config, out / "windows", say, kernels, writing))
-    facts = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
-    _finish(out, model, config, trainer, facts, base)
+    _finish(out, model, config, trainer, about, start)
     return finished
 
 
@@ -165,11 +143,13 @@ def _same_run(out: Path, config: TrainConfig) -> None:
     write_whole(path, json.dumps(config.to_data(), indent=1).encode())
 
 
-def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path) -> None:
-    """Write the result: weights, card, metrics, plot, and the tokenizer of ``start`` where the model writes text."""
+def _finish(
+    out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path | None
+) -> None:
+    """Write the result: weights, card, metrics, and the tokenizer of ``start`` where the model writes text."""
     final = out / "model"
     model.save_pretrained(final, safe_serialization=True)
-    if trainer.writing.kind == TEXT:
+    if start and trainer.writing.kind == TEXT:
         lm.copy_tokenizer(start, final)
     rows = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
     card = {
@@ -185,58 +165,8 @@ def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about:
         "seed": config.seed,
         "validation": rows[-1]["validation"] if rows else {},
     }
-    write_whole(final / CARD, json.dumps(card, indent=1).encode())
-    if card["kind"] == "adapter":
-        _write_readme(final, card, config)
+    write_card(final, card, config, applied_for(config.targets))
     write_whole(out / "metrics.json", json.dumps({"config": config.to_data(), "rows": rows}, indent=1).encode())
-    plot(rows, out / "metrics.svg")
-
-
-def _write_readme(final: Path, card: dict[str, Any], config: TrainConfig) -> None:
-    """The adapter's card for people."""
-    shares = {stage: measured["accuracy"] for stage, measured in card["validation"].items()}
-    write_readme(
-        final,
-        card["name"],
-        card["base"],
-        applied_for(card["targets"]),
-        "`verilocc compile k.ll --model=DIR` and `verilocc serve --model=DIR`, where DIR is this directory, or a\n"
-        "model that has it in `adapters/FAMILY`. Every answer is proved before it becomes code.",
-        {
-            "trained on problems for": ", ".join(card["targets"]) or "any GPU",
-            "tokens": f"{card['tokens']:,}",
-            "seconds": card["seconds"],
-            "rank, alpha, dropout": f"{config.rank}, {config.alpha}, {config.dropout}",
-            "learning rate": config.learning_rate,
-            "seed": card["seed"],
-            "answers ranked first, of those kept from training": ", ".join(f"{s} {v:.4f}" for s, v in shares.items()),
-            "made by": " ".join(filter(None, ("verilocc", card["verilocc"], card["commit"]))),
-        },
-    )
-
-
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Plot loss and accuracy over tokens as SVG, if matplotlib is installed."""
-    try:
-        import matplotlib
-
-        matplotlib.use("svg")
-        from matplotlib import pyplot
-    except ImportError:
-        return
-    figure, (losses, accuracies) = pyplot.subplots(1, 2, figsize=(9, 3.2))
-    tokens = [row["tokens"] / 1e6 for row in rows]
-    losses.plot(tokens, [row["loss"] for row in rows], label="training")
-    for stage in rows[-1]["validation"] if rows else ():
-        losses.plot(tokens, [row["validation"][stage]["loss"] for row in rows], label=f"held out, {stage}")
-        accuracies.plot(tokens, [row["validation"][stage]["accuracy"] for row in rows], label=stage)
-    losses.set(xlabel="million tokens", ylabel="loss", yscale="log")
-    accuracies.set(xlabel="million tokens", ylabel="ranked first")
-    losses.legend()
-    accuracies.legend()
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
 
 
 def commit() -> str:
@@ -258,10 +188,7 @@ def commit() -> str:
 # ``verilocc adapt``: a model for a GPU that its base has not seen.
 
 
-ADAPTATION = TrainConfig(
-    batch_tokens=2048, learning_rate=5e-4, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
-    threads=0,
-)  # fmt: skip
+ADAPTATION = TrainConfig(batch_tokens=2048, learning_rate=5e-4, warmup=20, tokens=1_500_000, minutes=30.0)
 """The default configuration of ``adapt``; it trains for half an hour at most."""
 
 
@@ -294,9 +221,8 @@ def adapt(
     family = family_of(target)
     run = out / family
     # Running out of time is no failure here.
-    train_adapter(
-        base, directories, replace(config, targets=(target,), decay_minutes=config.minutes), run, say, kernels=kernels
-    )
+    config = replace(config, targets=(target,), decay_minutes=config.minutes)
+    train(directories, config, run, say, base=base, kernels=kernels)
     partial, model = out / "model.partial", out / "model"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(base, partial)
