@@ -48,6 +48,8 @@ registers:
   - {{ id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }}
 liveins:
   - {{ reg: '$vgpr0', virtual-reg: '{livein}' }}
+machineFunctionInfo:
+  isEntryFunction: true
 body:             |
   bb.0:
     successors: %bb.1(0x40000000), %bb.2(0x40000000)

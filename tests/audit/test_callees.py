@@ -34,7 +34,7 @@ tracksRegLiveness: true
 noVRegs:         true
 machineFunctionInfo:
   isEntryFunction: {entry}
-  scratchRSrcReg:  '$sgpr96_sgpr97_sgpr98_sgpr99'
+  scratchRSrcReg:  '$private_rsrc_reg'
   stackPtrOffsetReg: '$sgpr32'
 body:             |
   bb.0:

@@ -49,6 +49,8 @@ name: k
 tracksRegLiveness: true
 liveins:
   - { reg: '$vgpr0' }
+machineFunctionInfo:
+  isEntryFunction: true
 body: |
   bb.0:
     liveins: $vgpr0, $sgpr0_sgpr1_sgpr2_sgpr3
