@@ -31,6 +31,7 @@ from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.frame import (
     check_frame,
     check_free,
+    check_given,
     check_moved,
     check_restored,
     check_slots,
@@ -55,7 +56,7 @@ from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.promises import check_promises
+from smt_verifier.checker.promises import check_promises, is_framed
 from smt_verifier.checker.propagated import Propagated
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
@@ -129,6 +130,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds)
+    if p.fields.get(_INFO + "isEntryFunction") != "true" and is_framed(lanes[1], bounds, own.strings):
+        check_given(p, own.calling_convention)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"

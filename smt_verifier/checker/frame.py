@@ -6,6 +6,7 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
@@ -50,18 +51,28 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "LLVM's prologue may overwrite SCC, which the first block declares")
     if is_entry != enters:
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
-    descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
-    places: dict[str, tuple[str, ...]] = {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)}
-    if not is_entry:
-        given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
-        places |= {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given}
-    if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _ABSENT) not in of]:
-        raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
+    _check_places(p, {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)})
     code = [tables.opcode(i.opcode) for block in q.blocks for i in block.instructions]
     more, traits = len(q.stack) > len(p.stack), [o.traits for o in code if o is not None]
     calls = any("call" in of and (more or not (is_entry or "returns" in of)) for of in traits)
     if calls and q.fields.get("frameInfo.hasCalls") != "true":
         raise Refused("header", "it calls, and hasCalls is not true")
+
+
+def check_given(p: Function, convention: str) -> None:
+    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them (13.1).
+
+    Raises:
+        Refused: one is elsewhere.
+    """
+    descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
+    given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
+    _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
+
+
+def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
+    if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _ABSENT) not in of]:
+        raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
 def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:

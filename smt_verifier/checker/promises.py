@@ -52,11 +52,11 @@ def check_promises(file: File, before: Lanes, after: Lanes, bounds: Limits) -> N
                 f"line {instruction.line}",
             )
     strings = attributes(file.module, function.name).strings
-    if _is_framed(after, bounds, strings) and not promised <= _spared(after, bounds):
+    if is_framed(after, bounds, strings) and not promised <= _spared(after, bounds):
         raise Refused("call-mask", f"for a frame LLVM may take registers that a call of {function.name} keeps")
 
 
-def _is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
+def is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
     """LLVM needs registers to save, address or move something (SIFrameLowering.cpp)."""
     function, fields = after.function, after.function.fields
     opcodes = [after.tables.opcode(i.opcode) for i in _instructions(function)]

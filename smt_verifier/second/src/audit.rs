@@ -72,6 +72,7 @@ pub fn with_context<T>(
     let preserved = limits::preserved(&convention, processor)?;
     context.promised = promises(p, &x.name).difference(&preserved).copied().collect();
     context.preserved = preserved;
+    context.convention = convention;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.saved_later = saved_later;
     then(&mut context)

@@ -9,7 +9,7 @@ use crate::certificate::{BlockPart, Take};
 use crate::context::{read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
-use crate::header::{info, registers_in, value};
+use crate::header::{self, info, registers_in, value};
 use crate::joined;
 use crate::lanes::{Lane, Map, Of, Set, FIRST_AGPR};
 use crate::masks::{mask_of, Effect, Mark};
@@ -108,6 +108,9 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
+    if info(context.before, "isEntryFunction") != "true" && frame(context).framed {
+        header::given(context.before, &context.convention)?;
+    }
     let live = entry::live_virtual(context);
     let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     let mut left = joined::check(context, context.after)?;
@@ -170,12 +173,18 @@ fn keeps_promises(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
-/// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
-/// addressed in the frame; accumulators for VGPRs that it saves, VGPRs for accumulators. None where there is no frame
-/// (SIFrameLowering, SIRegisterInfo::eliminateFrameIndex; spec 9).
-fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
-    let (q, allocatable) = (context.after, &context.limits.allocatable);
+/// Whether LLVM lays out a frame for Q, and for what: registers in units.
+struct Frame {
+    framed: bool,
+    objects: bool,
+    vectors: usize,
+    scalars: usize,
+    defined: Set<u32>,
+    saved: Set<u32>,
+}
+
+fn frame(context: &Context<'_>) -> Frame {
+    let q = context.after;
     let units = |keys: &[&str]| -> usize {
         let names: BTreeSet<String> = keys.iter().flat_map(|key| registers_in(q, key)).collect();
         names.iter().filter_map(|name| tables().register(name)).map(|r| r.units.len()).sum()
@@ -196,6 +205,16 @@ fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
         || q.fields.iter().any(flag)
         || !matches!(&*value(q, "frameInfo.stackSize"), "" | "0")
         || info(q, "isWholeWaveFunction") == "true";
+    Frame { framed, objects, vectors, scalars, defined, saved }
+}
+
+/// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
+/// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
+/// addressed in the frame; accumulators for VGPRs that it saves, VGPRs for accumulators. None where there is no frame
+/// (SIFrameLowering, SIRegisterInfo::eliminateFrameIndex; spec 9).
+fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
+    let (q, allocatable) = (context.after, &context.limits.allocatable);
+    let Frame { framed, objects, vectors, scalars, defined, saved } = frame(context);
     if !framed {
         return Ok(None);
     }

@@ -41,6 +41,8 @@ pub struct Context<'a> {
     pub promised: BTreeSet<u32>,
     /// Units that its convention preserves.
     pub preserved: BTreeSet<u32>,
+    /// The function's, by LLVM's name.
+    pub convention: String,
     /// Its attributes ask for a frame pointer.
     pub keeps_frame_pointer: bool,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
@@ -186,6 +188,7 @@ impl<'a> Context<'a> {
             written: OnceCell::new(),
             led: OnceCell::new(),
             made_one: OnceCell::new(),
+            convention: String::new(),
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,

@@ -39,9 +39,14 @@ pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
     ensure!(!calls || value(q, "frameInfo.hasCalls") == "true", "header", "", "it calls, and hasCalls is not true");
     let frame = info(p, "frameOffsetReg");
     ensure!(matches!(&*frame, "" | "$sgpr33" | "$fp_reg"), "header", "", "the frame pointer is s33, not {frame}");
-    if enters {
-        return Ok(());
-    }
+    Ok(())
+}
+
+/// A called function that has a frame is given its stack and scratch descriptor where LLVM has them.
+///
+/// # Errors
+/// `header`: one is elsewhere.
+pub fn given(p: &Function, convention: &str) -> Done {
     let pointer = info(p, "stackPtrOffsetReg");
     ensure!(pointer == "$sgpr32", "header", "", "a called function is given its stack in s32, not {pointer}");
     let given = if convention.contains("chain") { "48_sgpr49_sgpr50_sgpr51" } else { "0_sgpr1_sgpr2_sgpr3" };
