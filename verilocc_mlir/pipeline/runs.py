@@ -168,7 +168,9 @@ class Runs(Struct):
     _of_llvm: dict[tuple[str, tuple[str, ...]], Result] = field(
         default_factory=dict[tuple[str, "tuple[str, ...]"], Result]
     )
+    """LLVM's allocations with their audits, by text and the functions that are audited."""
     _resumed_phases: list[tuple[Phase, str, str]] = field(default_factory=list[tuple[Phase, str, str]])
+    """What ``_phases_resumed`` gave."""
     _lowered: set[str] = field(default_factory=set[str])
     """Texts before the vector phase that LLVM's passes between the phases changed."""
     _plain: list[tuple[Phase, str, str]] | None = None
@@ -190,7 +192,11 @@ class Runs(Struct):
         self, text: str, phases: Callable[[], Sequence[tuple[Phase, str, str]]], names: Collection[str] | None
     ) -> Result:
         """An allocation of LLVM's with its audit: all phases of a function at once, and each alone where that neither
-        proves nor refutes it.
+        proves nor refutes it. Phases that are each proved do not save what is refuted at once (``_judged``).
+
+        Args:
+            phases: makes name, text before and text after each phase.
+            names: the functions to audit; None: all of them.
         """
         wanted = [name for name in self._names if names is None or name in names]
         key = text, tuple(wanted)

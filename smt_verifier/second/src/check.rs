@@ -1092,7 +1092,7 @@ impl<'a> Walk<'a> {
     /// Spec 9.
     fn call(&mut self, q: &Instruction) -> Done {
         let (context, preserved, run) = (self.context, preserved(q)?, self.active());
-        for unit in context.taken.iter().filter(|unit| !preserved.contains(unit)) {
+        for unit in context.lost_to_calls.iter().filter(|unit| !preserved.contains(unit)) {
             self.state.lose(Lane::unit(*unit), Side::Name, &run);
             self.state.lose(Lane::unit(*unit), Side::Place, &run);
         }

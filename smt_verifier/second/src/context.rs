@@ -57,8 +57,8 @@ pub struct Context<'a> {
     /// Units that hold at a return what they held at entry (spec 12.3). The stack pointer and its like are for pairs to
     /// change, as P does (spec 14), but not for reloads of scalars.
     pub restored: BTreeSet<u32>,
-    /// Units that a call takes, unless it preserves them: all that hold something somewhere (spec 9).
-    pub taken: BTreeSet<u32>,
+    /// Units that a call may leave without a value, unless it preserves them: all that hold one somewhere (spec 9).
+    pub lost_to_calls: BTreeSet<u32>,
     /// What each block writes, once it was asked for (spec 12.2).
     pub written: OnceCell<Vec<Written>>,
     /// The blocks of P that lead to each, likewise.
@@ -196,7 +196,7 @@ impl<'a> Context<'a> {
             frame_units: frame_units([before, after]),
             moved_units: defined(before, is_moving),
             restored: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            lost_to_calls: BTreeSet::new(),
             repeated: Set::default(),
         };
         let reloaded = defined(after, is_reload);
@@ -205,8 +205,8 @@ impl<'a> Context<'a> {
         context.restored = restored.filter(|unit| !coarse || *unit % 2 == 0).copied().collect();
         let blocks = before.blocks.iter().chain(&after.blocks);
         let live = blocks.flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
-        let taken = context.touched.iter().chain(live).chain(&context.restored);
-        context.taken = taken.filter(|unit| !limits.kept.contains(unit)).copied().collect();
+        let held = context.touched.iter().chain(live).chain(&context.restored);
+        context.lost_to_calls = held.filter(|unit| !limits.kept.contains(unit)).copied().collect();
         let mut scalar: Set<u32> = Set::default();
         for text in [before, after] {
             let other = text.stack.iter().filter(|(_, row)| object(row, "type") != "spill-slot");
