@@ -14,7 +14,7 @@ from verilocc_mlir.cli.main import run
 
 def without_times(text: str) -> list[str]:
     """Its lines without blanks, rules and times; the version of LLVM is the machine's."""
-    lines = [line for line in text.splitlines() if line.strip(" ─") and not line.startswith(("time: ", "0.", "finish"))]
+    lines = [line for line in text.splitlines() if line.strip(" -") and not line.startswith(("time: ", "0.", "finish"))]
     return [re.sub(r" +\d+\.\d\d *$", "", re.sub(r", Debian LLVM.*", "", line)).rstrip() for line in lines]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import click
 import pytest
 from msgspec.structs import replace
 
@@ -118,11 +120,21 @@ def test_an_allocation_without_audit_is_never_proved() -> None:
 
 
 def test_the_table_names_fallback_and_reason() -> None:
-    text = render(FALLBACK)
+    text = click.unstyle(render(FALLBACK))
     assert "llvm (fallback)" in text
     assert "peak pressure 300 exceeds 256 VGPRs" in text
     assert "64 V [8 A] (72 V [8 A])" in text
-    assert text.rstrip().endswith("proved; nothing was written")
+    assert text.endswith("proved; nothing was written")
+
+
+def test_the_table_is_aligned_and_a_name_that_is_too_long_is_folded() -> None:
+    function = PROVED_REPORT.functions[0]
+    lines = click.unstyle(render(replace(PROVED_REPORT, functions=(replace(function, name="n" * 150),)))).splitlines()
+    rule = next(number for number, line in enumerate(lines) if line.startswith(" ---"))
+    heads, row = lines[rule - 1], lines[rule + 1]
+    assert all(len(line) <= 132 for line in lines[1:rule])
+    assert row.index(" proved") == heads.index(" verdict")
+    assert "".join(re.findall(r"^ (n+)", "\n".join(lines), re.MULTILINE)) == "n" * 150
 
 
 def test_the_table_shows_what_is_violated() -> None:

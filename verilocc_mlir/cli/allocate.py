@@ -16,8 +16,7 @@ from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import stop_before
-from verilocc_mlir.report.tables import print_allocated
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console, print_allocated
 from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport, to_json
 from verilocc_mlir.version import __version__
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from verilocc_mlir.cli.output import (
     STDIO,
     Progress,
     check_writable,
+    discard,
     make_directory,
     new_recording,
     read,
@@ -163,9 +165,14 @@ def _show(report: Report, *, quiet: bool, to_stderr: bool) -> None:
     if quiet:
         warn_missed(report.server)
     else:
-        from verilocc_mlir.report.text import console, print_report
+        from verilocc_mlir.report.text import WIDTH, render
 
-        print_report(report, console(stderr=to_stderr))
+        to = sys.stderr if to_stderr else sys.stdout
+        width = shutil.get_terminal_size().columns if to is not None and to.isatty() else WIDTH
+        try:
+            click.echo(render(report, width), err=to_stderr)
+        except BrokenPipeError:  # whoever read has enough: that is no verdict
+            discard(to)
 
 
 def default_output(source: str, emit: Emit) -> str:

@@ -44,8 +44,7 @@ from verilocc_mlir.pipeline.batch.jobs import Executor
 from verilocc_mlir.pipeline.batch.run import PATTERNS, BatchOptions, compile_batch, plan
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.key import Keys, versions
-from verilocc_mlir.report.tables import item_line, print_batch
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console, item_line, print_batch
 from verilocc_mlir.results.batch import BatchItem, BatchReport, to_json
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.choose import choose_tools

@@ -16,8 +16,7 @@ from verilocc_mlir.cost.read import ReadOptions, cost_of_file, read_work_group
 from verilocc_mlir.cost.together import files_together
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.resources import undeclared_in
-from verilocc_mlir.report.tables import print_comparison, print_costs
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console, print_comparison, print_costs
 from verilocc_mlir.results.cost_document import comparison_json, cost_json
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.inputs import decode

@@ -35,7 +35,7 @@ from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console
 from verilocc_mlir.store import Store
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast
 import click
 
 from verilocc_mlir.cli.given import HELP, Group
-from verilocc_mlir.cli.output import discard_stdout, end_on_sigterm
+from verilocc_mlir.cli.output import discard, end_on_sigterm
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.mir.model import stop_before
 from verilocc_mlir.own_process import look_for_garbage_seldom
@@ -136,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"verilocc: error: {error.render()}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        discard_stdout()
+        discard(sys.stdout)
         return ExitCode.BAD_INPUT
     except OSError as error:
         print(f"verilocc: error: {error}", file=sys.stderr)
@@ -195,9 +195,9 @@ def _flushed(code: int) -> int:
         if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
             sys.stdout.flush()
     except BrokenPipeError:
-        discard_stdout()
+        discard(sys.stdout)
     except OSError as error:
-        discard_stdout()
+        discard(sys.stdout)
         print(f"verilocc: error: standard output: cannot be written: {error.strerror}", file=sys.stderr)
         return code or ExitCode.BAD_INPUT
     return code

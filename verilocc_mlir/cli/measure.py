@@ -20,8 +20,7 @@ from verilocc_mlir.measure.hip import HipDevice, Launch
 from verilocc_mlir.measure.iree import Executable, IreeDevice
 from verilocc_mlir.measure.journal import Journal
 from verilocc_mlir.measure.runner import Turns, asked, measure, measure_apart
-from verilocc_mlir.report.tables import print_measurements
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console, print_measurements
 from verilocc_mlir.results.measure import Measurement, MeasureRun, to_json
 from verilocc_mlir.version import __version__
 

@@ -180,13 +180,14 @@ def _write_to_stdout(data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except OSError:
-        discard_stdout()
+        discard(sys.stdout)
         raise
 
 
-def discard_stdout() -> None:
+def discard(stream: TextIO | None) -> None:
     """Nothing can be said there any more, not even what Python has kept for the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _not_written(path: str, error: OSError) -> InputError:

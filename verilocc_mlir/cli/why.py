@@ -11,7 +11,7 @@ from verilocc_mlir.cli.given import POSITIVE, Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.why import why
-from verilocc_mlir.report.text import console
+from verilocc_mlir.report.tables import console
 from verilocc_mlir.report.why import print_why
 from verilocc_mlir.results.why import to_json
 

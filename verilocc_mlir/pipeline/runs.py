@@ -180,8 +180,12 @@ class Runs(Struct):
     )
 
     def plain(self, names: Collection[str] | None = None) -> Result:
-        """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
-        return self._llvms(self.plain_text(), self._direct_phases, names)
+        """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone.
+
+        When the seconds are over, its phases are audited at once alone: LLVM's of our text is still to come.
+        """
+        phases = tuple if self.work.events.budget.is_over else self._direct_phases
+        return self._llvms(self.plain_text(), phases, names)
 
     def resumed(self, names: Collection[str] | None = None) -> Result:
         """The same with LLVM's allocation of our text."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -12,10 +15,27 @@ from rich.text import Text
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cost.compare import TITLES, Comparison, latency_parts, percent
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, Count, KernelCost
-from verilocc_mlir.report.text import STYLES
+from verilocc_mlir.report.text import WIDTH
 from verilocc_mlir.results.allocate import AllocatedFunction, AllocateReport
 from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
 from verilocc_mlir.results.measure import Clocks, Interval, Measurement, MeasureRun, Sameness, Verdict
+
+STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that does not wrap tables at 80 columns when it is not a terminal."""
+    stream: TextIO | None = sys.stderr if stderr else sys.stdout
+    wide = stream is None or not stream.isatty()
+    return _Console(file=stream, width=WIDTH if wide else None, highlight=False, soft_wrap=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read has enough. That is no verdict, and no reason to end the program."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
 
 # Measurements as a table for people.
 

@@ -1,62 +1,61 @@
-"""A report as a table for people. Only here and in ``cli`` is rich imported."""
+"""A report as lines for people. It is part of every compile, so nothing that takes long to load is used for it."""
 
 from __future__ import annotations
 
-import io
-import os
-import sys
-from typing import TextIO
+from collections.abc import Iterator
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.results.compile import Attempt, CheckFinding, FunctionReport, PhaseReport, Report, Resources
 
-_PLAIN_WIDTH = 132
-STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
+WIDTH = 132
+"""Columns of what is no terminal."""
+_COLOURS = {Outcome.PROVED: "green", Outcome.REFUTED: "red", Outcome.INVALID: "red", Outcome.UNKNOWN: "yellow"}
+_HEADS = (
+    "\nfunction", "\nphase", "\nallocator", "\ntries", "\nverdict", "\nobligations", "registers\n(greedy)",
+    "copies\ngone", "\nleft", "spills\n(greedy)", "waves\n(greedy)", "\nCPU-s",
+)  # fmt: skip
+_TO_THE_LEFT = {0, 1, 2, 4}
+_VERDICT = 4
+_LEAST_WIDTH = 8
+"""Of the column of names, which is folded where the table is too wide."""
 _MAX_FINDINGS = 5
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console that does not wrap tables at 80 columns when it is not a terminal."""
-    stream: TextIO | None = sys.stderr if stderr else sys.stdout
-    wide = stream is None or not stream.isatty()
-    return _Console(file=stream, width=_PLAIN_WIDTH if wide else None, highlight=False, soft_wrap=False)
+def render(report: Report, width: int = WIDTH) -> str:
+    """The table, fallbacks, failures, notes and where the time went.
+
+    Verdicts are in colour, which ``click.echo`` leaves out where the output is no terminal.
+    """
+    return "\n".join(_lines(report, width))
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Whoever read has enough. That is no verdict, and no reason to end the program."""
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
-
-
-def print_report(report: Report, to: Console) -> None:
-    """Print the table, fallbacks, failures, notes and where the time went."""
+def _lines(report: Report, width: int) -> Iterator[str]:
     target = " ".join(filter(None, (report.target, report.features)))
-    to.print(Text(f"{report.input} for {target}, {report.llvm}"))
-    to.print(_table(report))
-    for line in _plans(report):
-        to.print(Text(line))
+    yield f"{report.input} for {target}, {report.llvm}"
+    yield from _table(report, width)
+    yield from _plans(report)
     for function in report.functions:
         for phase in function.phases:
-            _explain(function, phase, to)
+            yield from _explained(function, phase)
     for part in report.models:
-        to.print(Text(f"model: {part.line()}"))
+        yield f"model: {part.line()}"
     for field in report.mended:
-        to.print(Text(f"mended: {field}"))
+        yield f"mended: {field}"
     for note in report.notes:
-        to.print(Text(f"note: {note}"))
+        yield f"note: {note}"
     steps = ", ".join(
         f"{s.name} {s.seconds:.2f}" for s in sorted(report.steps, key=lambda s: -s.seconds) if s.seconds >= 0.005
     )
-    to.print(Text(f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"))
+    yield f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"
     without = f" without {', '.join(report.left_out)}, which nobody proves" if report.left_out else ""
     ending = f"; wrote {report.output}{without}" if report.output else "; nothing was written"
-    to.print(Text(f"{report.outcome}", style=STYLES[report.outcome]) + Text(ending, style=""))
+    yield _coloured(report.outcome) + ending
+
+
+def _coloured(outcome: Outcome, width: int = 0) -> str:
+    return click.style(f"{outcome}".ljust(width), fg=_COLOURS[outcome], bold=_COLOURS[outcome] == "red")
 
 
 def _plans(report: Report) -> list[str]:
@@ -69,35 +68,44 @@ def _plans(report: Report) -> list[str]:
     return [f"plan: {plan}, {variant}{whose.format(', '.join(of))}" for (plan, variant), of in names.items()]
 
 
-def render(report: Report) -> str:
-    stream = io.StringIO()
-    print_report(report, Console(file=stream, width=_PLAIN_WIDTH, highlight=False, color_system=None))
-    return stream.getvalue()
+def _table(report: Report, width: int) -> Iterator[str]:
+    rows = [
+        (_row(function, phase, number == 0), phase.outcome)
+        for function in report.functions
+        for number, phase in enumerate(function.phases)
+    ]
+    heads = [*zip(*(head.split("\n") for head in _HEADS), strict=True)]
+    widths = [max(map(len, column)) for column in zip(*heads, *(cells for cells, _ in rows), strict=True)]
+    widths[0] = min(widths[0], max(_LEAST_WIDTH, width - sum(widths[1:]) - 2 * len(widths)))
+    for head in heads:
+        yield _aligned(head, widths)
+    yield " " + "-" * (sum(widths) + 2 * (len(widths) - 1))
+    for cells, outcome in rows:
+        names = [cells[0][i : i + widths[0]] for i in range(0, len(cells[0]), widths[0])] or [""]
+        yield _aligned((names[0], *cells[1:]), widths, outcome)
+        yield from (f" {name}" for name in names[1:])
+    yield ""
 
 
-def _table(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("function", overflow="fold", min_width=8)
-    table.add_column("phase", no_wrap=True)
-    table.add_column("allocator", no_wrap=True)
-    for head in ("tries", "verdict", "obligations", "registers\n(greedy)", "copies\ngone", "\nleft"):
-        table.add_column(head, justify="left" if head == "verdict" else "right", no_wrap=True)
-    for head in ("spills\n(greedy)", "waves\n(greedy)", "CPU-s"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for function in report.functions:
-        for number, phase in enumerate(function.phases):
-            table.add_row(*_row(function, phase, number == 0))
-    return table
+def _aligned(cells: tuple[str, ...], widths: list[int], outcome: Outcome | None = None) -> str:
+    """A line of the table; ``outcome`` colours the verdict."""
+    aligned = [
+        cell.ljust(width) if column in _TO_THE_LEFT else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    if outcome is not None:
+        aligned[_VERDICT] = _coloured(outcome, widths[_VERDICT])
+    return f" {'  '.join(aligned)}".rstrip()
 
 
-def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str | Text, ...]:
+def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str, ...]:
     moves = phase.moves
     return (
-        Text(function.name if first else ""),
+        function.name if first else "",
         phase.phase.upper(),
         phase.allocator + (" (fallback)" if phase.fallback else ""),
         str(sum(len(attempt.tries) or 1 for attempt in phase.attempts)),
-        Text(str(phase.outcome), style=STYLES[phase.outcome]),
+        str(phase.outcome),
         str(phase.obligations),
         _registers(phase.phase, function.resources, function.greedy),
         str(moves.copies_removed),
@@ -139,25 +147,25 @@ def _waves(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
     return f"{ours.waves} ({greedy.waves if greedy else '?'})"
 
 
-def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
+def _explained(function: FunctionReport, phase: PhaseReport) -> Iterator[str]:
     where = f"{function.name}, {phase.phase.upper()}"
     for attempt in phase.attempts:
         if attempt.server and attempt is not phase.attempts[-1]:
             whose = "LLVM's" if phase.fallback else "local"
-            to.print(Text(f"remote: {where}: {_told(attempt)}; {whose} allocation instead"))
+            yield f"remote: {where}: {_told(attempt)}; {whose} allocation instead"
         for number, one in enumerate(attempt.tries, 1):
             for violated in one.refuted[:_MAX_FINDINGS]:
-                to.print(Text(f"refuted: {where}: try {number} of {attempt.server}: {one.allocator}: {violated}"))
+                yield f"refuted: {where}: try {number} of {attempt.server}: {one.allocator}: {violated}"
             if one.nearest:
-                to.print(Text(f"nearest: {where}: try {number} of {attempt.server}: {one.allocator}: {one.nearest}"))
+                yield f"nearest: {where}: try {number} of {attempt.server}: {one.allocator}: {one.nearest}"
     if phase.fallback:
-        to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
+        yield f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"
     for attempt in phase.attempts:
         if attempt.outcome is not Outcome.PROVED:
             for line in _failures(attempt):
-                to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
+                yield f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"
         if attempt.nearest is not None:
-            to.print(Text(f"nearest: {where}: {attempt.allocator}: {attempt.nearest}"))
+            yield f"nearest: {where}: {attempt.allocator}: {attempt.nearest}"
 
 
 def _line(finding: CheckFinding) -> str:

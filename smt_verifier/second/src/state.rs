@@ -9,6 +9,7 @@ const MOST: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 struct Facts {
+    /// Lists are sorted: thousands of names may be those of one place.
     holds: Map<Lane, Vec<Lane>>,
     /// The places that hold a name: `holds` the other way round.
     places: Map<Lane, Vec<Lane>>,
@@ -73,12 +74,15 @@ impl Part {
 
     /// The place holds the name too. What is beyond any real text is not remembered, so that time is bounded.
     pub fn add(&mut self, place: Lane, name: Lane) {
-        if self.holds(place).len() >= MOST || self.places(name).len() >= MOST || self.holds(place).contains(&name) {
+        let (names, places) = (self.holds(place), self.places(name));
+        if names.len() >= MOST || places.len() >= MOST {
             return;
         }
-        let facts = Rc::make_mut(&mut self.0);
-        facts.holds.entry(place).or_default().push(name);
-        facts.places.entry(name).or_default().push(place);
+        if let (Err(of_name), Err(of_place)) = (names.binary_search(&name), places.binary_search(&place)) {
+            let facts = Rc::make_mut(&mut self.0);
+            facts.holds.entry(place).or_default().insert(of_name, name);
+            facts.places.entry(name).or_default().insert(of_place, place);
+        }
     }
 
     /// The place holds of what it holds only these names, until `unpropagate` (spec 10.6).
@@ -170,7 +174,9 @@ impl Part {
 /// Take one value out of the list of a key; an empty list is no entry.
 fn drop_from(lists: &mut Map<Lane, Vec<Lane>>, key: Lane, value: Lane) {
     if let Some(list) = lists.get_mut(&key) {
-        list.retain(|other| *other != value);
+        if let Ok(index) = list.binary_search(&value) {
+            list.remove(index);
+        }
         if list.is_empty() {
             lists.remove(&key);
         }
