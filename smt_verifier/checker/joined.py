@@ -135,7 +135,7 @@ def copied_blocks(after: Lanes) -> Copied:
             behind[block].append(number)
     read: list[frozenset[int]] = [frozenset() for _ in near]
     left = [_Left() for _ in near]
-    pending = list(range(count))
+    pending = list(range(count))[::-1]  # Most blocks follow those that they depend on.
     while pending:
         number = pending.pop()
         of, code = near[number], after.code(number)
@@ -473,6 +473,8 @@ def _first(flow: _Flow, number: int, *, every: bool) -> _First:
 
 def _hidden(i: Instruction, after: Lanes) -> frozenset[int]:
     """Registers that it writes, but not by explicit definitions: SIShrinkInstructions does not see those."""
+    if not any(o.is_def for o in i.operands[i.definitions :]):
+        return frozenset()
     own = {k for o in i.operands[: i.definitions] for k in after.keys(o, i)}
     return frozenset(after.operand_keys(i).defined - own)
 

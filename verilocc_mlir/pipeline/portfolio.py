@@ -153,9 +153,9 @@ class Portfolio(Struct):
         if settings.plan:
             self._add_only(settings.plan)
             return
-        # An order of our own comes first for what needs no spill code in it.
+        # An order of our own stands for all others where it needs no spill code, or stands as well as LLVM's.
         tried = (c for c in self._first_candidates() if self._add(c))
-        first = next((c for c in tried if c.plan.of is None or not self._saves(c)), ours)
+        first = next((c for c in tried if c.plan.of is None or not self._saves(c) or not self._is_short), ours)
         self._first = first.plan
         if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
@@ -168,7 +168,7 @@ class Portfolio(Struct):
         if settings.effort is Effort.FAST and self._is_large:
             return
         if first.plan.of is None:
-            self._add_plans(self._ordered_plans())
+            self._add_plans(self._ordered_plans(first.plan))
         if settings.effort.is_quick:
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
@@ -209,24 +209,26 @@ class Portfolio(Struct):
         """Whether LLVM's default compile spills vector registers of an input that has plans."""
         return bool(self.given.ir) and any(resources.vgpr_spills for resources in self.greedy_kernels().values())
 
-    def _ordered_plans(self) -> Sequence[Plan]:
-        """Plans in an order of our own, where the registers do not suffice."""
+    def _ordered_plans(self, first: Plan) -> Sequence[Plan]:
+        """Plans in an order of our own, where the registers do not suffice for the first plan."""
         if not self._llvm_spills:
             return ()
         try:
-            return ordered_plans(self.given, self._first, self.given.work.settings.effort)
+            return ordered_plans(self.given, first, self.given.work.settings.effort)
         except VeriloccError as error:
             _raise_if_killed(error)
             return ()
 
     def _first_candidates(self) -> Iterator[Candidate]:
         """The default plan; before it, those whose texts need fewer registers where LLVM spills vector registers, or
-        our allocators have nothing for the default one's.
+        our allocators have nothing for the default one's. Quick efforts begin with the order of our own that they try.
         """
-        given, plans = self.given, (DEFAULT,)
+        given, plans, is_quick = self.given, (DEFAULT,), self.given.work.settings.effort.is_quick
         try:
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
-                plans = first_plans(given, ordered=given.work.settings.effort.is_quick)
+                plans = first_plans(given, ordered=is_quick)
+                if is_quick and plans[0].of is None:
+                    plans = (*self._ordered_plans(plans[0]), *plans)
         except VeriloccError as error:
             _raise_if_killed(error)
         yield from (Candidate(plan, OURS) for plan in plans)

@@ -182,10 +182,11 @@ class Runs(Struct):
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone.
 
-        When the seconds are over, its phases are audited at once alone: LLVM's of our text is still to come.
+        When the seconds are over, its phases are audited at once alone, up to the first function that is not proved:
+        LLVM's of our text is still to come.
         """
-        phases = tuple if self.work.events.budget.is_over else self._direct_phases
-        return self._llvms(self.plain_text(), phases, names)
+        is_over = self.work.events.budget.is_over
+        return self._llvms(self.plain_text(), tuple if is_over else self._direct_phases, names, to_the_end=not is_over)
 
     def resumed(self, names: Collection[str] | None = None) -> Result:
         """The same with LLVM's allocation of our text."""
@@ -193,7 +194,12 @@ class Runs(Struct):
         return self._llvms(phases[-1][2], lambda: phases, names)
 
     def _llvms(
-        self, text: str, phases: Callable[[], Sequence[tuple[Phase, str, str]]], names: Collection[str] | None
+        self,
+        text: str,
+        phases: Callable[[], Sequence[tuple[Phase, str, str]]],
+        names: Collection[str] | None,
+        *,
+        to_the_end: bool = True,
     ) -> Result:
         """An allocation of LLVM's with its audit: all phases of a function at once, and each alone where that neither
         proves nor refutes it. Phases that are each proved do not save what is refuted at once (``_judged``).
@@ -201,11 +207,12 @@ class Runs(Struct):
         Args:
             phases: makes name, text before and text after each phase.
             names: the functions to audit; None: all of them.
+            to_the_end: all at once is asked of each, also behind one that is not proved.
         """
         wanted = [name for name in self._names if names is None or name in names]
         key = text, tuple(wanted)
         if key not in self._of_llvm:
-            reports = self._llvms_at_once(text, wanted)
+            reports = self._llvms_at_once(text, wanted, to_the_end=to_the_end)
             left = [name for name in wanted if name not in reports]
             rest = self._llvms_one_by_one(text, phases(), left) if left else Result(text)
             kept = text if any(map(only_proved, reports.values())) else rest.text
@@ -222,10 +229,10 @@ class Runs(Struct):
                 return result
         return self._judged(replace(result, text=text))
 
-    def _llvms_at_once(self, text: str, names: Collection[str]) -> Reports:
+    def _llvms_at_once(self, text: str, names: Collection[str], *, to_the_end: bool) -> Reports:
         """The functions that one audit proves or refutes."""
         between: list[Phase] = ["wwm"] if has_wwm_registers(text) else []
-        return self._whole(LLVM).of_llvm(self.pre, text, ["sgpr", *between, "vgpr"], names)
+        return self._whole(LLVM).of_llvm(self.pre, text, ["sgpr", *between, "vgpr"], names, to_the_end=to_the_end)
 
     def resumed_text(self) -> str:
         """Our text with LLVM's allocation, after the last phase."""

@@ -91,9 +91,11 @@ class WholeAudit(Struct):
             ]  # fmt: skip
         return reports
 
-    def of_llvm(self, before: str, after: str, phases: Sequence[Phase], names: Collection[str]) -> Reports:
+    def of_llvm(
+        self, before: str, after: str, phases: Sequence[Phase], names: Collection[str], *, to_the_end: bool
+    ) -> Reports:
         """LLVM's allocation in ``phases``, of those of the functions named that are proved or refuted."""
-        audits = self.audits(before, after, names, to_the_end=True)
+        audits = self.audits(before, after, names, to_the_end=to_the_end)
         scalar, *middle, last = phases
         lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after).functions}
         return {
