@@ -83,7 +83,7 @@ class RecordedRuns(Runs):
     def _at_once(self, variant: Variant, names: Collection[str] | None) -> Result | None:
         return None
 
-    def _llvms_at_once(self, text: str, names: Collection[str]) -> Reports:
+    def _llvms_at_once(self, text: str, names: Collection[str], *, to_the_end: bool) -> Reports:
         return {}
 
     def _runner(self, variant: Variant) -> PhaseRunner:
