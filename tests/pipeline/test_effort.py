@@ -31,7 +31,8 @@ from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import improving, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
-from verilocc_mlir.pipeline.runs import LLVM, as_given, nobody
+from verilocc_mlir.pipeline.recording import Recording
+from verilocc_mlir.pipeline.runs import LLVM, RESUMED, as_given, nobody
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.compile_document import schema
@@ -672,3 +673,13 @@ def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved
     at_leisure = compile_module(ir, "k.ll", replace(settings, seconds=10_000))
     assert portfolio.OVER not in at_leisure.report.notes
     assert at_leisure.report.outcome is Outcome.PROVED
+
+
+def test_behind_its_seconds_llvms_phases_are_not_audited_alone_and_its_allocation_of_our_text_is_next() -> None:
+    """A run that is recorded audits phases alone, so LLVM's plain allocation has no proof when its seconds are over."""
+    settings = Settings("gfx1100", seconds=0.001)
+    brief = compile_module(pressed(16).encode(), "k.ll", settings, recording=Recording())
+    assert brief.report.outcome is Outcome.PROVED
+    (function,) = brief.report.functions
+    assert function.variant == RESUMED.name
+    assert {phase.allocator for phase in function.phases} == {"llvm"}

@@ -20,7 +20,7 @@ from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import Draft, PhaseResult, PhaseRunner, Shared, in_shared_slots, with_functions
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.pipeline.whole import WWM_REASON, Reports, WholeAudit
+from verilocc_mlir.pipeline.whole import WWM_REASON, Reports, WholeAudit, without_seconds
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -182,11 +182,11 @@ class Runs(Struct):
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone.
 
-        When the seconds are over, its phases are audited at once alone, up to the first function that is not proved:
+        When the seconds are over, no phase is audited alone, and nothing behind a function that is not proved at once:
         LLVM's of our text is still to come.
         """
         is_over = self.work.events.budget.is_over
-        return self._llvms(self.plain_text(), tuple if is_over else self._direct_phases, names, to_the_end=not is_over)
+        return self._llvms(self.plain_text(), None if is_over else self._direct_phases, names)
 
     def resumed(self, names: Collection[str] | None = None) -> Result:
         """The same with LLVM's allocation of our text."""
@@ -194,27 +194,24 @@ class Runs(Struct):
         return self._llvms(phases[-1][2], lambda: phases, names)
 
     def _llvms(
-        self,
-        text: str,
-        phases: Callable[[], Sequence[tuple[Phase, str, str]]],
-        names: Collection[str] | None,
-        *,
-        to_the_end: bool = True,
+        self, text: str, phases: Callable[[], Sequence[tuple[Phase, str, str]]] | None, names: Collection[str] | None
     ) -> Result:
         """An allocation of LLVM's with its audit: all phases of a function at once, and each alone where that neither
         proves nor refutes it. Phases that are each proved do not save what is refuted at once (``_judged``).
 
         Args:
-            phases: makes name, text before and text after each phase.
+            phases: makes name, text before and text after each phase; None: there are no seconds for them.
             names: the functions to audit; None: all of them.
-            to_the_end: all at once is asked of each, also behind one that is not proved.
         """
         wanted = [name for name in self._names if names is None or name in names]
         key = text, tuple(wanted)
         if key not in self._of_llvm:
-            reports = self._llvms_at_once(text, wanted, to_the_end=to_the_end)
+            reports = self._llvms_at_once(text, wanted, to_the_end=phases is not None)
             left = [name for name in wanted if name not in reports]
-            rest = self._llvms_one_by_one(text, phases(), left) if left else Result(text)
+            if phases is None:
+                rest = Result(text, without_seconds(left))
+            else:
+                rest = self._llvms_one_by_one(text, phases(), left) if left else Result(text)
             kept = text if any(map(only_proved, reports.values())) else rest.text
             self._of_llvm[key] = replace(rest, text=kept, phases={**reports, **rest.phases})
         return self._of_llvm[key]

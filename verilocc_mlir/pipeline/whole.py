@@ -24,7 +24,7 @@ from verilocc_mlir.pipeline.events import Events
 from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import Draft, Shared, audit_within, moves_of
 from verilocc_mlir.problem.model import Phase
-from verilocc_mlir.results.compile import LAST_PHASE, Attempt, CheckResult, Moves, PhaseReport
+from verilocc_mlir.results.compile import LAST_PHASE, Attempt, CheckFinding, CheckResult, Moves, PhaseReport
 
 Reports = Mapping[str, Sequence[PhaseReport]]
 """The phases of each function, by name."""
@@ -152,6 +152,12 @@ class WholeAudit(Struct):
 
     def _attempts(self, reason: str) -> tuple[Attempt, ...]:
         return tuple(Attempt(allocator.name, "build", reason) for allocator in self.work.allocators[:1])
+
+
+def without_seconds(names: Collection[str]) -> Reports:
+    """The reports of functions that LLVM allocated and for whose audit there are no seconds left."""
+    finding = CheckFinding("seconds", Outcome.UNKNOWN, "the seconds are over")
+    return {name: [_by_llvm(LAST_PHASE, CheckResult(Outcome.UNKNOWN, 0, (finding,)))] for name in names}
 
 
 def _moves(before: MachineFunction, after: MachineFunction, rematerialised: int) -> Moves:
