@@ -3,9 +3,9 @@
     python benchmarks/plan_network.py [--seeds 3]
 
 Both read the same rows, facts of a kernel, an answer's words and facts of its text (``plans/critic.py``), learn from
-the same 235 promising kernels of ``model/data/plans``, and are judged on the same kernels as ``verilocc eval --plans``
-judges ("all of these"). The network has two hidden layers of 128; it learns the same gains, with rows scaled to a mean
-of 0 and a spread of 1, and a tenth of the kernels decides when it stops.
+the same 235 promising kernels of ``model/data/plans/october``, and are judged on the same kernels as ``verilocc eval
+--plans`` judges there ("all of these"). The network has two hidden layers of 128; it learns the same gains, with rows
+scaled to a mean of 0 and a spread of 1, and a tenth of the kernels decides when it stops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from verilocc_model.plans.data import Labels  # noqa: E402
 from verilocc_model.plans.evaluate import Score, labels_of, scores, to_learn_from  # noqa: E402
 
 torch: Any = importlib.import_module("torch")
-DATA = [ROOT / "model" / "data" / "plans" / name for name in ("all-sources", "generated")]
+DATA = [ROOT / "model" / "data" / "plans" / "october" / name for name in ("all-sources", "generated")]
 WIDTH, STEPS, BATCH, KEPT = 128, 4000, 256, 10
 
 

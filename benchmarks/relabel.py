@@ -1,4 +1,4 @@
-"""A tenth of the labels of plans made again, beside those that are there.
+"""A tenth of October's labels of plans made again, beside those that are there.
 
     python benchmarks/relabel.py --cells FILE.json
     verilocc corpus plans --list FILE.json --most-instructions 3000 --kernel-seconds 600 --out DIR
@@ -28,7 +28,7 @@ from verilocc_model.plans.data import Labels
 from verilocc_model.plans.evaluate import labels_of, scores
 from verilocc_model.plans.policies import Rule
 
-DATA = REPOSITORY / "model" / "data" / "plans"
+DATA = REPOSITORY / "model" / "data" / "plans" / "october"
 WEIGHTS = REPOSITORY / "model" / "verilocc_model" / "weights" / "plans"
 
 
