@@ -38,6 +38,7 @@ from smt_verifier.checker.frame import (
     check_taken,
     frame_units,
     units_named,
+    wants_frame_pointer,
 )
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
@@ -130,15 +131,16 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds)
-    if p.fields.get(_INFO + "isEntryFunction") != "true" and is_framed(lanes[1], bounds, own.strings):
-        check_given(p, own.calling_convention)
+    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
+    if not is_entry and is_framed(lanes[1], bounds, own.strings):
+        check_given(p, lanes[1], own.calling_convention)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
-    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
-    if returns and not (is_entry or bounds.callee_saved):
+    if returns and not (is_entry or bounds.callee_saved.issuperset(units_named(lanes[1], _RETURN_ADDRESS))):
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
-    check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
+    keeps = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(units_named(lanes[1], _BASE_POINTER))
+    check_taken(p, q, lanes[1], moves[1], keeps=keeps, is_entry=is_entry)
     check_moved(q, lanes[1], bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)
@@ -296,6 +298,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
+_RETURN_ADDRESS, _BASE_POINTER = "$sgpr30_sgpr31", "$sgpr34"
 _ALIGNMENT = "frameInfo.maxAlignment"
 Numbered = tuple[int, Instruction]
 

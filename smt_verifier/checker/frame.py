@@ -19,7 +19,9 @@ from smt_verifier.checker.tables import Processor, Tables
 from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
-_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+_FRAME = ("frameOffsetReg", "stackPtrOffsetReg", "scratchRSrcReg")
+_FRAME_INFO, _SAVED = "frameInfo.", "isCalleeSavedInfoValid"
+"""The second is the one flag of the first that asks for nothing."""
 _ENTRIES = frozenset(
     ["amdgpu_kernel", "spir_kernel", "amdgpu_cs", "amdgpu_es", "amdgpu_gs", "amdgpu_hs", "amdgpu_ls", "amdgpu_ps",
      "amdgpu_vs"]
@@ -36,7 +38,7 @@ def frame_units(lanes: Lanes) -> frozenset[int]:
     """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
     fields = lanes.function.fields
     is_entry = fields.get(_INFO + "isEntryFunction") == "true"
-    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
+    named = [name for name in _FRAME if not (is_entry and name == _FRAME[1])]
     return units_named(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
 
 
@@ -59,15 +61,39 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "it calls, and hasCalls is not true")
 
 
-def check_given(p: Function, convention: str) -> None:
+def check_given(p: Function, lanes: Lanes, convention: str) -> None:
     """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them (13.1).
+    Nothing in Q writes them, or FLAT_SCRATCH: LLVM restores what it saved by them (13.4).
 
     Raises:
-        Refused: one is elsewhere.
+        Refused: one is elsewhere, or is written.
     """
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
+    fields = lanes.function.fields
+    # The frame pointer has a rule of its own, and is used beside an object of unknown size.
+    others = _FRAME[:2] if _is_dynamic(lanes.function) else _FRAME[:1]
+    base = frame_units(lanes) - units_named(lanes, " ".join(fields.get(_INFO + name, "") for name in others))
+    for i in [i for block in lanes.function.blocks for i in block.instructions]:
+        opcode = lanes.tables.opcode(i.opcode)
+        written = [o for o in i.operands if o.is_register and o.is_def and not base.isdisjoint(lanes.keys(o, i))]
+        if written and opcode is not None and opcode.traits.isdisjoint(("frame-adjust", "call")):
+            raise Refused("reserved-register", f"{i.opcode} moves the frame in which LLVM saves", f"line {i.line}")
+
+
+def wants_frame_pointer(function: Function, strings: Mapping[str, str]) -> bool:
+    """A called function has a frame pointer whatever is in its frame (SIFrameLowering::hasFPImpl; what is realigned has
+    a base pointer, too).
+    """
+    fields = function.fields
+    flags = [value for path, value in fields.items() if path.startswith(_FRAME_INFO) and path != _FRAME_INFO + _SAVED]
+    policies = {strings.get("frame-pointer", "none"), fields.get(_FRAME_INFO + "framePointerPolicy", "none")}
+    return "true" in flags or policies != {"none"} or _is_dynamic(function)
+
+
+def _is_dynamic(function: Function) -> bool:
+    return any(row.get("type") == "variable-sized" for row in function.stack.values())
 
 
 def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
@@ -75,16 +101,16 @@ def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
+def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, keeps: bool, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls. None reads what is
-    kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
+    function, for a further stack object, or where LLVM ``keeps`` one, and saves vector registers by it. None reads what
+    is kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
     LLVM moves it, wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
-    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
+    framed = len(q.stack) > len(p.stack) or keeps
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
     if not lanes.named.isdisjoint(units_named(lanes, frame)):
         raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
@@ -172,17 +198,18 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     """No terminator of a block that returns names what LLVM restores before the first of them: vector registers that
     the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
-    restoreCalleeSavedRegs; PrologEpilogInserter.cpp).
+    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor is SCC read there, which that overwrites.
 
     Raises:
         Refused: one does.
     """
     restored = {u for u in bounds.callee_saved & lanes.defined_units if saved_later or lanes.is_vector(u)}
-    for block in lanes.function.blocks if restored else ():
+    for block in lanes.function.blocks if bounds.callee_saved else ():
         rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
         returns = any("returns" in traits for _, traits in rows)
         for i in [i for i, traits in rows if returns and "terminator" in traits]:
-            if any(not restored.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.reads or o.is_def):
+            named = [o for o in i.operands if o.reads or o.is_def]
+            if any((o.reads and o.register == "scc") or not restored.isdisjoint(lanes.keys(o, i)) for o in named):
                 raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-from smt_verifier.checker.frame import units_named
+from smt_verifier.checker.frame import units_named, wants_frame_pointer
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import File, Function, Instruction, Kind
@@ -15,8 +15,6 @@ from smt_verifier.checker.tables import Tables
 
 _WRITTEN_OUT = "CustomRegMask("
 _INFO, _FRAME = "machineFunctionInfo.", "frameInfo."
-_SAVED = "isCalleeSavedInfoValid"
-"""The one flag of ``frameInfo`` that asks for nothing."""
 _LANE_REGISTERS = "wwmReservedRegs"
 _MOVED_VECTORS, _MOVED_SCALARS = (_LANE_REGISTERS, "spillPhysVGPRs"), "longBranchReservedReg"
 """Header fields whose registers LLVM moves to lower ones."""
@@ -63,10 +61,9 @@ def is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
     return (
         bool(function.stack or function.fixed_stack or _listed(after, *_MOVED_VECTORS, _MOVED_SCALARS))
         or any(opcode is not None and "call" in opcode.traits for opcode in opcodes)
-        or any(value == "true" for path, value in fields.items() if path.startswith(_FRAME) and path != _FRAME + _SAVED)
+        or wants_frame_pointer(function, strings)
         or fields.get(_FRAME + "stackSize", "0") != "0"
         or fields.get(_INFO + "isWholeWaveFunction") == "true"
-        or strings.get("frame-pointer", "none") != "none"
         or not bounds.callee_saved.isdisjoint(after.defined_units)
     )
 

@@ -110,6 +110,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     keeps_promises(context)?;
     if info(context.before, "isEntryFunction") != "true" && frame(context).framed {
         header::given(context.before, &context.convention)?;
+        frame_stays(context)?;
     }
     let live = entry::live_virtual(context);
     let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
@@ -118,7 +119,9 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     nothing_moved(context)?;
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
-    let saved = info(context.after, "isEntryFunction") == "true" || !context.preserved.is_empty();
+    let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
+    let saved = info(context.after, "isEntryFunction") == "true"
+        || address.is_some_and(|units| units.iter().all(|unit| context.preserved.contains(unit)));
     ensure!(saved || !returns, "calling-convention", "", "it returns, and its convention saves no return address");
     scalar_is_free(context)?;
     slots_have_one_file(context)?;
@@ -194,18 +197,43 @@ fn frame(context: &Context<'_>) -> Frame {
         q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(|l| l.of == Of::Unit).map(|l| l.a).collect();
     let saved: Set<u32> = defined.iter().copied().filter(|unit| context.preserved.contains(unit)).collect();
     let objects = !q.stack.is_empty() || !q.fixed_stack.is_empty();
-    let flag = |(path, value): (&String, &String)| {
-        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
-    };
     let framed = objects
         || vectors + scalars > 0
         || !saved.is_empty()
-        || context.keeps_frame_pointer
+        || wants_frame_pointer(context)
         || q.instructions().any(|i| i.has("call"))
-        || q.fields.iter().any(flag)
         || !matches!(&*value(q, "frameInfo.stackSize"), "" | "0")
         || info(q, "isWholeWaveFunction") == "true";
     Frame { framed, objects, vectors, scalars, defined, saved }
+}
+
+/// Whether a called function has a frame pointer whatever is in its frame (SIFrameLowering::hasFPImpl).
+fn wants_frame_pointer(context: &Context<'_>) -> bool {
+    let flag = |(path, value): (&String, &String)| {
+        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
+    };
+    let q = context.after;
+    let by_policy = !matches!(&*value(q, "frameInfo.framePointerPolicy"), "" | "-" | "none");
+    context.keeps_frame_pointer || by_policy || has_dynamic_object(q) || q.fields.iter().any(flag)
+}
+
+fn has_dynamic_object(q: &Function) -> bool {
+    q.stack.values().any(|row| header::object(row, "type") == "variable-sized")
+}
+
+/// In a called function with a frame nothing writes what LLVM addresses it by, when it restores what it saved: FLAT_SCRATCH, the
+/// scratch descriptor, the stack pointer if there is no object of unknown size, beside which it has a frame pointer (spec 13.4).
+fn frame_stays(context: &Context<'_>) -> Done {
+    let q = context.after;
+    let pointer = if has_dynamic_object(q) { &[][..] } else { &["stackPtrOffsetReg"] };
+    let names = pointer.iter().chain(&["scratchRSrcReg"]).flat_map(|key| registers_in(q, key));
+    let registers = names.chain(["flat_scr".to_string()]).filter_map(|name| tables().register(&name));
+    let base: Set<u32> = registers.flat_map(|r| r.units.iter().copied()).collect();
+    for i in q.instructions().filter(|i| !i.has("frame-adjust") && !i.has("call")) {
+        let moves = i.lanes(Operand::is_def).iter().any(|lane| lane.of == Of::Unit && base.contains(&lane.a));
+        ensure!(!moves, "reserved-register", i, "it moves the frame in which LLVM saves registers");
+    }
+    Ok(())
 }
 
 /// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
@@ -303,7 +331,7 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what is kept for
+/// function, for a further stack object, or where LLVM has one and saves vector registers by it. None reads what is kept for
 /// long branches; nor what keeps EXEC, but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
@@ -311,8 +339,11 @@ fn nothing_taken(context: &Context<'_>) -> Done {
         let names = registers_in(q, key);
         names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
     };
-    let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
-    let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
+    // What is realigned has a base pointer, s34, too.
+    let realigned =
+        tables().register("sgpr34").is_some_and(|r| r.units.iter().any(|unit| context.limits.kept.contains(unit)));
+    let keeps = realigned || wants_frame_pointer(context);
+    let framed = (keeps || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
     let is_free = !framed || units("frameOffsetReg").is_disjoint(&context.touched_after);
     ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
@@ -343,8 +374,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// LLVM restores what a function must leave as it was before the first terminator of a block that returns: none of its terminators
-/// names it (spec 12.3).
+/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC:
+/// none of its terminators names what it restores, or reads SCC (spec 12.3).
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
@@ -354,7 +385,8 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
         let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
-        ensure!(kept, "callee-saved", i, "LLVM has restored what is named here");
+        let asks = i.operands.iter().any(|o| o.reads() && o.names("scc")) && !context.preserved.is_empty();
+        ensure!(kept && !asks, "callee-saved", i, "LLVM has restored what is named here, or overwritten it");
     }
     Ok(())
 }
