@@ -35,6 +35,7 @@ from smt_verifier.checker.frame import (
     check_moved,
     check_restored,
     check_slots,
+    check_stays,
     check_taken,
     frame_units,
     units_named,
@@ -132,8 +133,10 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
-    if not is_entry and is_framed(lanes[1], bounds, own.strings):
-        check_given(p, lanes[1], own.calling_convention)
+    framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
+    if framed:
+        check_given(p, own.calling_convention)
+    check_stays(p, lanes[1], is_entry=is_entry, framed=framed)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
@@ -152,7 +155,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     for text in propagated.texts:
         check_behind(text, forms, bounds.allocatable)
         copied = copied.and_of(copied_blocks(text))
-    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
+    descriptor = units_named(lanes[1], "" if is_entry else q.fields.get(_INFO + "scratchRSrcReg", ""))
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | (descriptor & lanes[1].defined_units)
     reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],
@@ -505,7 +509,8 @@ def _check_return(both: Both, number: int, state: State) -> None:
         return
     unread = both.copied.unread[number]
     for unit in both.restored:
-        held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
+        stays = unit not in unread or unit in both.limits.kept
+        held = state.scalars.holds.get(unit, NONE) if stays else NONE
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 

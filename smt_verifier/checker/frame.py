@@ -19,7 +19,7 @@ from smt_verifier.checker.tables import Processor, Tables
 from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
-_FRAME = ("frameOffsetReg", "stackPtrOffsetReg", "scratchRSrcReg")
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _FRAME_INFO, _SAVED = "frameInfo.", "isCalleeSavedInfoValid"
 """The second is the one flag of the first that asks for nothing."""
 _ENTRIES = frozenset(
@@ -38,7 +38,7 @@ def frame_units(lanes: Lanes) -> frozenset[int]:
     """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
     fields = lanes.function.fields
     is_entry = fields.get(_INFO + "isEntryFunction") == "true"
-    named = [name for name in _FRAME if not (is_entry and name == _FRAME[1])]
+    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
     return units_named(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
 
 
@@ -61,25 +61,34 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "it calls, and hasCalls is not true")
 
 
-def check_given(p: Function, lanes: Lanes, convention: str) -> None:
+def check_given(p: Function, convention: str) -> None:
     """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them (13.1).
-    Nothing in Q writes them, or FLAT_SCRATCH: LLVM restores what it saved by them (13.4).
 
     Raises:
-        Refused: one is elsewhere, or is written.
+        Refused: one is elsewhere.
     """
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
-    fields = lanes.function.fields
-    # The frame pointer has a rule of its own, and is used beside an object of unknown size.
-    others = _FRAME[:2] if _is_dynamic(lanes.function) else _FRAME[:1]
-    base = frame_units(lanes) - units_named(lanes, " ".join(fields.get(_INFO + name, "") for name in others))
-    for i in [i for block in lanes.function.blocks for i in block.instructions]:
-        opcode = lanes.tables.opcode(i.opcode)
-        written = [o for o in i.operands if o.is_register and o.is_def and not base.isdisjoint(lanes.keys(o, i))]
-        if written and opcode is not None and opcode.traits.isdisjoint(("frame-adjust", "call")):
-            raise Refused("reserved-register", f"{i.opcode} moves the frame in which LLVM saves", f"line {i.line}")
+
+
+def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
+    """Nothing in Q writes where the frame is: LLVM restores by it what a called function has saved, and callees begin
+    behind what Q adds (13.4). Beside an object of unknown size LLVM has a frame pointer.
+
+    Raises:
+        Refused: some instruction does.
+    """
+    q = lanes.function
+    code = [(i, opcode.traits) for b in q.blocks for i in b.instructions if (opcode := lanes.tables.opcode(i.opcode))]
+    grows = len(q.stack) > len(p.stack) and any("call" in traits for _, traits in code)
+    if not (grows if is_entry else framed):
+        return
+    pointer = "" if _is_dynamic(q) else q.fields.get(_INFO + "stackPtrOffsetReg", "")
+    base = units_named(lanes, pointer if is_entry else f"$flat_scr {pointer}")
+    for i in [i for i, traits in code if traits.isdisjoint(("frame-adjust", "call"))]:
+        if any(o.is_def and not base.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.is_register):
+            raise Refused("reserved-register", f"{i.opcode} moves the frame that Q has", f"line {i.line}")
 
 
 def wants_frame_pointer(function: Function, strings: Mapping[str, str]) -> bool:

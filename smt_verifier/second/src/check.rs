@@ -108,10 +108,12 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
     keeps_promises(context)?;
-    if info(context.before, "isEntryFunction") != "true" && frame(context).framed {
+    let is_entry = info(context.before, "isEntryFunction") == "true";
+    let framed = !is_entry && frame(context).framed;
+    if framed {
         header::given(context.before, &context.convention)?;
-        frame_stays(context)?;
     }
+    frame_stays(context, is_entry, framed)?;
     let live = entry::live_virtual(context);
     let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     let mut left = joined::check(context, context.after)?;
@@ -120,8 +122,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
     let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
-    let saved = info(context.after, "isEntryFunction") == "true"
-        || address.is_some_and(|units| units.iter().all(|unit| context.preserved.contains(unit)));
+    let saved = is_entry || address.is_some_and(|units| units.iter().all(|unit| context.preserved.contains(unit)));
     ensure!(saved || !returns, "calling-convention", "", "it returns, and its convention saves no return address");
     scalar_is_free(context)?;
     slots_have_one_file(context)?;
@@ -221,17 +222,23 @@ fn has_dynamic_object(q: &Function) -> bool {
     q.stack.values().any(|row| header::object(row, "type") == "variable-sized")
 }
 
-/// In a called function with a frame nothing writes what LLVM addresses it by, when it restores what it saved: FLAT_SCRATCH, the
-/// scratch descriptor, the stack pointer if there is no object of unknown size, beside which it has a frame pointer (spec 13.4).
-fn frame_stays(context: &Context<'_>) -> Done {
-    let q = context.after;
-    let pointer = if has_dynamic_object(q) { &[][..] } else { &["stackPtrOffsetReg"] };
-    let names = pointer.iter().chain(&["scratchRSrcReg"]).flat_map(|key| registers_in(q, key));
-    let registers = names.chain(["flat_scr".to_string()]).filter_map(|name| tables().register(&name));
+/// Nothing in Q writes where the frame is, by which LLVM restores what a called function has saved, and behind which callees
+/// begin: FLAT_SCRATCH; the stack pointer, if there is no object of unknown size, beside which it has a frame pointer (spec 13.4).
+fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
+    let (p, q) = (context.before, context.after);
+    let grows = q.stack.len() > p.stack.len() && q.instructions().any(|i| i.has("call"));
+    if !(if is_entry { grows } else { framed }) {
+        return Ok(());
+    }
+    let mut names = if has_dynamic_object(q) { Vec::new() } else { registers_in(q, "stackPtrOffsetReg") };
+    if !is_entry {
+        names.push("flat_scr".to_string());
+    }
+    let registers = names.iter().filter_map(|name| tables().register(name));
     let base: Set<u32> = registers.flat_map(|r| r.units.iter().copied()).collect();
     for i in q.instructions().filter(|i| !i.has("frame-adjust") && !i.has("call")) {
         let moves = i.lanes(Operand::is_def).iter().any(|lane| lane.of == Of::Unit && base.contains(&lane.a));
-        ensure!(!moves, "reserved-register", i, "it moves the frame in which LLVM saves registers");
+        ensure!(!moves, "reserved-register", i, "it moves the frame that Q has");
     }
     Ok(())
 }
@@ -1138,8 +1145,8 @@ impl<'a> Walk<'a> {
         let unread = self.texts.left[self.block].unread();
         for unit in &context.restored {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
-            let held =
-                held && !unread.contains(&Lane::unit(*unit)) && !self.state.wave().is_unwritten(Lane::unit(*unit));
+            let stays = !unread.contains(&Lane::unit(*unit)) || context.limits.kept.contains(unit);
+            let held = held && stays && !self.state.wave().is_unwritten(Lane::unit(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
         Ok(())
