@@ -131,7 +131,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         xnack=target.xnack and ("-xnack" not in features or target.major >= 10),
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
-    check_promises(before, lanes[0], lanes[1], bounds)
+    propagated = Propagated(lanes[1], target, bounds.allocatable)
+    check_promises(before, lanes[0], lanes[1], propagated.texts, bounds)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
     if framed:
@@ -144,11 +145,10 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
     keeps = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(units_named(lanes[1], _BASE_POINTER))
     check_taken(p, q, lanes[1], moves[1], keeps=keeps, is_entry=is_entry)
-    check_moved(q, lanes[1], bounds, is_entry=is_entry)
+    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
-    propagated = Propagated(lanes[1], target, bounds.allocatable)
     copied = copied_blocks(lanes[1])
     check_behind(lanes[1], forms, bounds.allocatable)
     check_kept_in_lanes(lanes[1], forms)

@@ -6,7 +6,7 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
@@ -144,15 +144,15 @@ def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, keeps: 
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
+def check_moved(lanes: Lanes, made: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then (13.4).
+    branches, which is not saved then (13.4). ``made``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
         Refused: something names a part of the first, or the lowest pair is a saved one.
     """
-    fields = q.fields
+    q, fields = lanes.function, lanes.function.fields
     listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
     reserved, units = re.findall(r"\$(\w+)", listed), units_named(lanes, listed)
     if reserved and not any(k >= VIRTUAL for k in lanes.named):
@@ -162,10 +162,11 @@ def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) ->
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
     if is_entry or not (branches := units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
         return
-    pairs = (lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2))
-    free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and lanes.named.isdisjoint(pair))
-    if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
-        raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
+    pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
+    for text in (lanes, *made):
+        free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair))
+        if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
+            raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
 def check_free(lanes: Lanes, bounds: Limits) -> None:
@@ -207,7 +208,7 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     """No terminator of a block that returns names what LLVM restores before the first of them: vector registers that
     the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
-    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor is SCC read there, which that overwrites.
+    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor does a return read SCC, which that overwrites.
 
     Raises:
         Refused: one does.
@@ -216,9 +217,10 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     for block in lanes.function.blocks if bounds.callee_saved else ():
         rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
         returns = any("returns" in traits for _, traits in rows)
-        for i in [i for i, traits in rows if returns and "terminator" in traits]:
+        for i, traits in [row for row in rows if returns and "terminator" in row[1]]:
             named = [o for o in i.operands if o.reads or o.is_def]
-            if any((o.reads and o.register == "scc") or not restored.isdisjoint(lanes.keys(o, i)) for o in named):
+            overwritten = "returns" in traits and any(o.reads and o.register == "scc" for o in named)
+            if overwritten or any(not restored.isdisjoint(lanes.keys(o, i)) for o in named):
                 raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 
 

@@ -107,7 +107,10 @@ pub fn check(context: &Context<'_>, texts: &Texts, parts: &[BlockPart]) -> Done<
 pub fn texts(context: &Context<'_>) -> Done<Texts> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
-    keeps_promises(context)?;
+    let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
+    // What Q names, and what is left of that once LLVM has propagated its copies.
+    let named: Vec<Set<u32>> = std::iter::once(context.after).chain(&propagated.texts).map(Function::units).collect();
+    keeps_promises(context, &named)?;
     let is_entry = info(context.before, "isEntryFunction") == "true";
     let framed = !is_entry && frame(context).framed;
     if framed {
@@ -115,10 +118,9 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     }
     frame_stays(context, is_entry, framed)?;
     let live = entry::live_virtual(context);
-    let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
-    nothing_moved(context)?;
+    nothing_moved(context, &named)?;
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
     let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
@@ -151,7 +153,7 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
 }
 
 /// What calls of this function in P's file rely on, Q leaves alone as P does, and LLVM for a frame (spec 9).
-fn keeps_promises(context: &Context<'_>) -> Done {
+fn keeps_promises(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     let promised = &context.promised;
     if promised.is_empty() {
         return Ok(());
@@ -171,9 +173,11 @@ fn keeps_promises(context: &Context<'_>) -> Done {
     if let Some((unit, line)) = broken(context.after)?.into_iter().find(|(unit, _)| !before.contains(unit)) {
         return Err(Refused::new("call-mask", format!("${unit} is written, which a call relies on"), line));
     }
-    let mut kept = promised.iter().filter(|unit| !before.contains(unit));
-    let all = spared(context)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
-    ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
+    for named in named {
+        let mut kept = promised.iter().filter(|unit| !before.contains(unit));
+        let all = spared(context, named)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
+        ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
+    }
     Ok(())
 }
 
@@ -247,7 +251,7 @@ fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
 /// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
 /// addressed in the frame; accumulators for VGPRs that it saves, VGPRs for accumulators. None where there is no frame
 /// (SIFrameLowering, SIRegisterInfo::eliminateFrameIndex; spec 9).
-fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
+fn spared(context: &Context<'_>, named: &Set<u32>) -> Done<Option<Set<u32>>> {
     let (q, allocatable) = (context.after, &context.limits.allocatable);
     let Frame { framed, objects, vectors, scalars, defined, saved } = frame(context);
     if !framed {
@@ -259,7 +263,7 @@ fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
     }
     let usable: BTreeSet<u32> = allocatable.iter().copied().filter(|unit| !context.preserved.contains(unit)).collect();
     let mut unused = usable.clone();
-    unused.retain(|unit| !context.touched_after.contains(unit));
+    unused.retain(|unit| !named.contains(unit));
     for i in q.instructions().filter(|i| i.has("call")) {
         let kept = preserved(i)?;
         unused.retain(|unit| kept.contains(unit));
@@ -392,7 +396,8 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
         let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
-        let asks = i.operands.iter().any(|o| o.reads() && o.names("scc")) && !context.preserved.is_empty();
+        let asks = i.has("returns") && i.operands.iter().any(|o| o.reads() && o.names("scc"));
+        let asks = asks && !context.preserved.is_empty();
         ensure!(kept && !asks, "callee-saved", i, "LLVM has restored what is named here, or overwritten it");
     }
     Ok(())
@@ -497,7 +502,7 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-fn nothing_moved(context: &Context<'_>) -> Done {
+fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));
     let listed: Vec<_> = registers("wwmReservedRegs").chain(registers("spillPhysVGPRs")).collect();
@@ -513,12 +518,15 @@ fn nothing_moved(context: &Context<'_>) -> Done {
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
-    let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
-    let free = |unit: &u32| context.limits.allocatable.contains(unit) && !context.touched_after.contains(unit);
-    let lowest = pairs.map(|pair| &pair.units).find(|units| units.iter().all(free));
-    let is_lost = lowest
-        .is_some_and(|units| units[0] < of_branches && units.iter().any(|unit| context.limits.saved.contains(unit)));
-    ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM branches by them");
+    for named in named {
+        let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
+        let free = |unit: &u32| context.limits.allocatable.contains(unit) && !named.contains(unit);
+        let mut lowest = pairs.map(|pair| &pair.units).filter(|units| units.iter().all(free));
+        let saved =
+            |units: &&Vec<u32>| units[0] < of_branches && units.iter().any(|u| context.limits.saved.contains(u));
+        let is_lost = lowest.next().is_some_and(|units| saved(&units));
+        ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM takes them");
+    }
     Ok(())
 }
 
