@@ -35,9 +35,11 @@ from smt_verifier.checker.frame import (
     check_moved,
     check_restored,
     check_slots,
+    check_stays,
     check_taken,
     frame_units,
     units_named,
+    wants_frame_pointer,
 )
 from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.joined import copied_blocks
@@ -129,28 +131,32 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         xnack=target.xnack and ("-xnack" not in features or target.major >= 10),
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
-    check_promises(before, lanes[0], lanes[1], bounds)
-    if p.fields.get(_INFO + "isEntryFunction") != "true" and is_framed(lanes[1], bounds, own.strings):
+    propagated = Propagated(lanes[1], target, bounds.allocatable)
+    check_promises(before, lanes[0], lanes[1], propagated.texts, bounds)
+    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
+    framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
+    if framed:
         check_given(p, own.calling_convention)
+    check_stays(p, lanes[1], is_entry=is_entry, framed=framed)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
-    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
-    if returns and not (is_entry or bounds.callee_saved):
+    if returns and not (is_entry or bounds.callee_saved.issuperset(units_named(lanes[1], _RETURN_ADDRESS))):
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
-    check_taken(p, q, lanes[1], moves[1], is_entry=is_entry)
-    check_moved(q, lanes[1], bounds, is_entry=is_entry)
+    keeps = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(units_named(lanes[1], _BASE_POINTER))
+    check_taken(p, q, lanes[1], moves[1], keeps=keeps, is_entry=is_entry)
+    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
-    propagated = Propagated(lanes[1], target, bounds.allocatable)
     copied = copied_blocks(lanes[1])
     check_behind(lanes[1], forms, bounds.allocatable)
     check_kept_in_lanes(lanes[1], forms)
     for text in propagated.texts:
         check_behind(text, forms, bounds.allocatable)
         copied = copied.and_of(copied_blocks(text))
-    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
+    descriptor = units_named(lanes[1], "" if is_entry else q.fields.get(_INFO + "scratchRSrcReg", ""))
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | (descriptor & lanes[1].defined_units)
     reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],
@@ -296,6 +302,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
+_RETURN_ADDRESS, _BASE_POINTER = "$sgpr30_sgpr31", "$sgpr34"
 _ALIGNMENT = "frameInfo.maxAlignment"
 Numbered = tuple[int, Instruction]
 
@@ -502,7 +509,8 @@ def _check_return(both: Both, number: int, state: State) -> None:
         return
     unread = both.copied.unread[number]
     for unit in both.restored:
-        held = state.scalars.holds.get(unit, NONE) if unit not in unread else NONE
+        stays = unit not in unread or unit in both.limits.kept
+        held = state.scalars.holds.get(unit, NONE) if stays else NONE
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in held:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 

@@ -6,7 +6,7 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
@@ -20,6 +20,8 @@ from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+_FRAME_INFO, _SAVED = "frameInfo.", "isCalleeSavedInfoValid"
+"""The second is the one flag of the first that asks for nothing."""
 _ENTRIES = frozenset(
     ["amdgpu_kernel", "spir_kernel", "amdgpu_cs", "amdgpu_es", "amdgpu_gs", "amdgpu_hs", "amdgpu_ls", "amdgpu_ps",
      "amdgpu_vs"]
@@ -70,21 +72,54 @@ def check_given(p: Function, convention: str) -> None:
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
 
 
+def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
+    """Nothing in Q writes where the frame is: LLVM restores by it what a called function has saved, and callees begin
+    behind what Q adds (13.4). Beside an object of unknown size LLVM has a frame pointer.
+
+    Raises:
+        Refused: some instruction does.
+    """
+    q = lanes.function
+    code = [(i, opcode.traits) for b in q.blocks for i in b.instructions if (opcode := lanes.tables.opcode(i.opcode))]
+    grows = len(q.stack) > len(p.stack) and any("call" in traits for _, traits in code)
+    if not (grows if is_entry else framed):
+        return
+    pointer = "" if _is_dynamic(q) else q.fields.get(_INFO + "stackPtrOffsetReg", "")
+    base = units_named(lanes, pointer if is_entry else f"$flat_scr {pointer}")
+    for i in [i for i, traits in code if traits.isdisjoint(("frame-adjust", "call"))]:
+        if any(o.is_def and not base.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.is_register):
+            raise Refused("reserved-register", f"{i.opcode} moves the frame that Q has", f"line {i.line}")
+
+
+def wants_frame_pointer(function: Function, strings: Mapping[str, str]) -> bool:
+    """A called function has a frame pointer whatever is in its frame (SIFrameLowering::hasFPImpl; what is realigned has
+    a base pointer, too).
+    """
+    fields = function.fields
+    flags = [value for path, value in fields.items() if path.startswith(_FRAME_INFO) and path != _FRAME_INFO + _SAVED]
+    policies = {strings.get("frame-pointer", "none"), fields.get(_FRAME_INFO + "framePointerPolicy", "none")}
+    return "true" in flags or policies != {"none"} or _is_dynamic(function)
+
+
+def _is_dynamic(function: Function) -> bool:
+    return any(row.get("type") == "variable-sized" for row in function.stack.values())
+
+
 def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
     if wrong := [name for name, of in places.items() if p.fields.get(_INFO + name, _ABSENT) not in of]:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entry: bool) -> None:
+def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, keeps: bool, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or a vector register that is saved where there are calls. None reads what is
-    kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
+    function, for a further stack object, or where LLVM ``keeps`` one, and saves vector registers by it. None reads what
+    is kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
     LLVM moves it, wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
-    framed = len(q.stack) > len(p.stack) or q.fields.get("frameInfo.hasCalls") == "true"
+    framed = len(q.stack) > len(p.stack) or keeps
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
     if not lanes.named.isdisjoint(units_named(lanes, frame)):
         raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
@@ -109,15 +144,15 @@ def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, is_entr
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) -> None:
+def check_moved(lanes: Lanes, made: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then (13.4).
+    branches, which is not saved then (13.4). ``made``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
         Refused: something names a part of the first, or the lowest pair is a saved one.
     """
-    fields = q.fields
+    q, fields = lanes.function, lanes.function.fields
     listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
     reserved, units = re.findall(r"\$(\w+)", listed), units_named(lanes, listed)
     if reserved and not any(k >= VIRTUAL for k in lanes.named):
@@ -127,10 +162,11 @@ def check_moved(q: Function, lanes: Lanes, bounds: Limits, *, is_entry: bool) ->
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
     if is_entry or not (branches := units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
         return
-    pairs = (lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2))
-    free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and lanes.named.isdisjoint(pair))
-    if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
-        raise Refused("reserved-register", "the first scalars that nothing names are saved ones: LLVM branches by them")
+    pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
+    for text in (lanes, *made):
+        free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair))
+        if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
+            raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
 def check_free(lanes: Lanes, bounds: Limits) -> None:
@@ -172,17 +208,19 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     """No terminator of a block that returns names what LLVM restores before the first of them: vector registers that
     the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
-    restoreCalleeSavedRegs; PrologEpilogInserter.cpp).
+    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor does a return read SCC, which that overwrites.
 
     Raises:
         Refused: one does.
     """
     restored = {u for u in bounds.callee_saved & lanes.defined_units if saved_later or lanes.is_vector(u)}
-    for block in lanes.function.blocks if restored else ():
+    for block in lanes.function.blocks if bounds.callee_saved else ():
         rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
         returns = any("returns" in traits for _, traits in rows)
-        for i in [i for i, traits in rows if returns and "terminator" in traits]:
-            if any(not restored.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.reads or o.is_def):
+        for i, traits in [row for row in rows if returns and "terminator" in row[1]]:
+            named = [o for o in i.operands if o.reads or o.is_def]
+            overwritten = "returns" in traits and any(o.reads and o.register == "scc" for o in named)
+            if overwritten or any(not restored.isdisjoint(lanes.keys(o, i)) for o in named):
                 raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 
 

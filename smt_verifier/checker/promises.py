@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
-from smt_verifier.checker.frame import units_named
+from smt_verifier.checker.frame import units_named, wants_frame_pointer
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import File, Function, Instruction, Kind
@@ -15,8 +15,6 @@ from smt_verifier.checker.tables import Tables
 
 _WRITTEN_OUT = "CustomRegMask("
 _INFO, _FRAME = "machineFunctionInfo.", "frameInfo."
-_SAVED = "isCalleeSavedInfoValid"
-"""The one flag of ``frameInfo`` that asks for nothing."""
 _LANE_REGISTERS = "wwmReservedRegs"
 _MOVED_VECTORS, _MOVED_SCALARS = (_LANE_REGISTERS, "spillPhysVGPRs"), "longBranchReservedReg"
 """Header fields whose registers LLVM moves to lower ones."""
@@ -31,9 +29,9 @@ _SCALAR_PAIRS = 4
 """Pairs of SGPRs for frame and base pointer, EXEC, and addresses."""
 
 
-def check_promises(file: File, before: Lanes, after: Lanes, bounds: Limits) -> None:
+def check_promises(file: File, before: Lanes, after: Lanes, made: Sequence[Lanes], bounds: Limits) -> None:
     """Q writes nothing that a mask written out in P's file says is kept, unless P's own instructions do; nor does LLVM
-    take any of it for a frame.
+    take any of it for a frame. ``made``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
         Refused: one of them may.
@@ -52,7 +50,8 @@ def check_promises(file: File, before: Lanes, after: Lanes, bounds: Limits) -> N
                 f"line {instruction.line}",
             )
     strings = attributes(file.module, function.name).strings
-    if is_framed(after, bounds, strings) and not promised <= _spared(after, bounds):
+    spared = (_spared(after, bounds, text.named) for text in (after, *made))
+    if is_framed(after, bounds, strings) and not all(promised <= units for units in spared):
         raise Refused("call-mask", f"for a frame LLVM may take registers that a call of {function.name} keeps")
 
 
@@ -63,10 +62,9 @@ def is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
     return (
         bool(function.stack or function.fixed_stack or _listed(after, *_MOVED_VECTORS, _MOVED_SCALARS))
         or any(opcode is not None and "call" in opcode.traits for opcode in opcodes)
-        or any(value == "true" for path, value in fields.items() if path.startswith(_FRAME) and path != _FRAME + _SAVED)
+        or wants_frame_pointer(function, strings)
         or fields.get(_FRAME + "stackSize", "0") != "0"
         or fields.get(_INFO + "isWholeWaveFunction") == "true"
-        or strings.get("frame-pointer", "none") != "none"
         or not bounds.callee_saved.isdisjoint(after.defined_units)
     )
 
@@ -75,7 +73,7 @@ def _listed(after: Lanes, *fields: str) -> frozenset[int]:
     return units_named(after, " ".join(after.function.fields.get(_INFO + field, "") for field in fields))
 
 
-def _spared(after: Lanes, bounds: Limits) -> frozenset[int]:
+def _spared(after: Lanes, bounds: Limits, named: frozenset[int]) -> frozenset[int]:
     """Units that LLVM's frame leaves alone for sure.
 
     It takes the lowest registers: VGPRs that nothing uses for the lanes of scalars, and an SGPR for the frame pointer;
@@ -88,7 +86,7 @@ def _spared(after: Lanes, bounds: Limits) -> frozenset[int]:
     scalars, vectors, accumulators = (after.tables.units(file) for file in "sva")
     if not after.defined_units.isdisjoint(accumulators):
         return frozenset()
-    unused = usable - {k + n for k in after.named for n in range(after.grain)}
+    unused = usable - {k + n for k in named for n in range(after.grain)}
     for instruction in _instructions(function):
         unused -= _lost(instruction, set(unused), after)
     saved = {u // 2 for u in bounds.callee_saved & after.defined_units if u in scalars}

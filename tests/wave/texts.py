@@ -193,7 +193,9 @@ class Writer:
         if form == "idiom":
             home, new = self.new("m"), self.new("m")
             other = self.chance.choice([name for name in known if name[0] == "m"])
-            of = [home, other] if self.chance.random() < 0.5 else [other, home]
+            # The scalar phase is not asked about threads of the caller (9.1): of a mask without EXEC's they would wake.
+            first = (self.called and self.single) or self.chance.random() < 0.5
+            of = [home, other] if first else [other, home]
             return [
                 self.make("{m} = COPY {X}", known, home),
                 self.make("{m} = S_{W}_{M} {m}, {m}, implicit-def dead $scc", known, new, *of),

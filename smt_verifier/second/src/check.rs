@@ -107,18 +107,24 @@ pub fn check(context: &Context<'_>, texts: &Texts, parts: &[BlockPart]) -> Done<
 pub fn texts(context: &Context<'_>) -> Done<Texts> {
     moves::saves_follow(context.before)?;
     moves::saves_follow(context.after)?;
-    keeps_promises(context)?;
-    if info(context.before, "isEntryFunction") != "true" && frame(context).framed {
+    let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
+    // What Q names, and what is left of that once LLVM has propagated its copies.
+    let named: Vec<Set<u32>> = std::iter::once(context.after).chain(&propagated.texts).map(Function::units).collect();
+    keeps_promises(context, &named)?;
+    let is_entry = info(context.before, "isEntryFunction") == "true";
+    let framed = !is_entry && frame(context).framed;
+    if framed {
         header::given(context.before, &context.convention)?;
     }
+    frame_stays(context, is_entry, framed)?;
     let live = entry::live_virtual(context);
-    let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
-    nothing_moved(context)?;
+    nothing_moved(context, &named)?;
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
-    let saved = info(context.after, "isEntryFunction") == "true" || !context.preserved.is_empty();
+    let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
+    let saved = is_entry || address.is_some_and(|units| units.iter().all(|unit| context.preserved.contains(unit)));
     ensure!(saved || !returns, "calling-convention", "", "it returns, and its convention saves no return address");
     scalar_is_free(context)?;
     slots_have_one_file(context)?;
@@ -147,7 +153,7 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
 }
 
 /// What calls of this function in P's file rely on, Q leaves alone as P does, and LLVM for a frame (spec 9).
-fn keeps_promises(context: &Context<'_>) -> Done {
+fn keeps_promises(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     let promised = &context.promised;
     if promised.is_empty() {
         return Ok(());
@@ -167,9 +173,11 @@ fn keeps_promises(context: &Context<'_>) -> Done {
     if let Some((unit, line)) = broken(context.after)?.into_iter().find(|(unit, _)| !before.contains(unit)) {
         return Err(Refused::new("call-mask", format!("${unit} is written, which a call relies on"), line));
     }
-    let mut kept = promised.iter().filter(|unit| !before.contains(unit));
-    let all = spared(context)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
-    ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
+    for named in named {
+        let mut kept = promised.iter().filter(|unit| !before.contains(unit));
+        let all = spared(context, named)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
+        ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
+    }
     Ok(())
 }
 
@@ -194,25 +202,56 @@ fn frame(context: &Context<'_>) -> Frame {
         q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(|l| l.of == Of::Unit).map(|l| l.a).collect();
     let saved: Set<u32> = defined.iter().copied().filter(|unit| context.preserved.contains(unit)).collect();
     let objects = !q.stack.is_empty() || !q.fixed_stack.is_empty();
-    let flag = |(path, value): (&String, &String)| {
-        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
-    };
     let framed = objects
         || vectors + scalars > 0
         || !saved.is_empty()
-        || context.keeps_frame_pointer
+        || wants_frame_pointer(context)
         || q.instructions().any(|i| i.has("call"))
-        || q.fields.iter().any(flag)
         || !matches!(&*value(q, "frameInfo.stackSize"), "" | "0")
         || info(q, "isWholeWaveFunction") == "true";
     Frame { framed, objects, vectors, scalars, defined, saved }
+}
+
+/// Whether a called function has a frame pointer whatever is in its frame (SIFrameLowering::hasFPImpl).
+fn wants_frame_pointer(context: &Context<'_>) -> bool {
+    let flag = |(path, value): (&String, &String)| {
+        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
+    };
+    let q = context.after;
+    let by_policy = !matches!(&*value(q, "frameInfo.framePointerPolicy"), "" | "-" | "none");
+    context.keeps_frame_pointer || by_policy || has_dynamic_object(q) || q.fields.iter().any(flag)
+}
+
+fn has_dynamic_object(q: &Function) -> bool {
+    q.stack.values().any(|row| header::object(row, "type") == "variable-sized")
+}
+
+/// Nothing in Q writes where the frame is, by which LLVM restores what a called function has saved, and behind which callees
+/// begin: FLAT_SCRATCH; the stack pointer, if there is no object of unknown size, beside which it has a frame pointer (spec 13.4).
+fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
+    let (p, q) = (context.before, context.after);
+    let grows = q.stack.len() > p.stack.len() && q.instructions().any(|i| i.has("call"));
+    if !(if is_entry { grows } else { framed }) {
+        return Ok(());
+    }
+    let mut names = if has_dynamic_object(q) { Vec::new() } else { registers_in(q, "stackPtrOffsetReg") };
+    if !is_entry {
+        names.push("flat_scr".to_string());
+    }
+    let registers = names.iter().filter_map(|name| tables().register(name));
+    let base: Set<u32> = registers.flat_map(|r| r.units.iter().copied()).collect();
+    for i in q.instructions().filter(|i| !i.has("frame-adjust") && !i.has("call")) {
+        let moves = i.lanes(Operand::is_def).iter().any(|lane| lane.of == Of::Unit && base.contains(&lane.a));
+        ensure!(!moves, "reserved-register", i, "it moves the frame that Q has");
+    }
+    Ok(())
 }
 
 /// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
 /// nothing uses; SGPRs that are dead there for EXEC, where the function begins and returns; whatever is dead, for what is
 /// addressed in the frame; accumulators for VGPRs that it saves, VGPRs for accumulators. None where there is no frame
 /// (SIFrameLowering, SIRegisterInfo::eliminateFrameIndex; spec 9).
-fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
+fn spared(context: &Context<'_>, named: &Set<u32>) -> Done<Option<Set<u32>>> {
     let (q, allocatable) = (context.after, &context.limits.allocatable);
     let Frame { framed, objects, vectors, scalars, defined, saved } = frame(context);
     if !framed {
@@ -224,7 +263,7 @@ fn spared(context: &Context<'_>) -> Done<Option<Set<u32>>> {
     }
     let usable: BTreeSet<u32> = allocatable.iter().copied().filter(|unit| !context.preserved.contains(unit)).collect();
     let mut unused = usable.clone();
-    unused.retain(|unit| !context.touched_after.contains(unit));
+    unused.retain(|unit| !named.contains(unit));
     for i in q.instructions().filter(|i| i.has("call")) {
         let kept = preserved(i)?;
         unused.retain(|unit| kept.contains(unit));
@@ -303,7 +342,7 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or a vector register that is saved where there are calls. None reads what is kept for
+/// function, for a further stack object, or where LLVM has one and saves vector registers by it. None reads what is kept for
 /// long branches; nor what keeps EXEC, but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let (p, q) = (context.before, context.after);
@@ -311,8 +350,11 @@ fn nothing_taken(context: &Context<'_>) -> Done {
         let names = registers_in(q, key);
         names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
     };
-    let calls = q.fields.get("frameInfo.hasCalls").is_some_and(|field| field == "true");
-    let framed = (calls || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
+    // What is realigned has a base pointer, s34, too.
+    let realigned =
+        tables().register("sgpr34").is_some_and(|r| r.units.iter().any(|unit| context.limits.kept.contains(unit)));
+    let keeps = realigned || wants_frame_pointer(context);
+    let framed = (keeps || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
     let is_free = !framed || units("frameOffsetReg").is_disjoint(&context.touched_after);
     ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
@@ -343,8 +385,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// LLVM restores what a function must leave as it was before the first terminator of a block that returns: none of its terminators
-/// names it (spec 12.3).
+/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC:
+/// none of its terminators names what it restores, or reads SCC (spec 12.3).
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
@@ -354,7 +396,9 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
         let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
-        ensure!(kept, "callee-saved", i, "LLVM has restored what is named here");
+        let asks = i.has("returns") && i.operands.iter().any(|o| o.reads() && o.names("scc"));
+        let asks = asks && !context.preserved.is_empty();
+        ensure!(kept && !asks, "callee-saved", i, "LLVM has restored what is named here, or overwritten it");
     }
     Ok(())
 }
@@ -458,7 +502,7 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-fn nothing_moved(context: &Context<'_>) -> Done {
+fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));
     let listed: Vec<_> = registers("wwmReservedRegs").chain(registers("spillPhysVGPRs")).collect();
@@ -474,12 +518,15 @@ fn nothing_moved(context: &Context<'_>) -> Done {
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
-    let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
-    let free = |unit: &u32| context.limits.allocatable.contains(unit) && !context.touched_after.contains(unit);
-    let lowest = pairs.map(|pair| &pair.units).find(|units| units.iter().all(free));
-    let is_lost = lowest
-        .is_some_and(|units| units[0] < of_branches && units.iter().any(|unit| context.limits.saved.contains(unit)));
-    ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM branches by them");
+    for named in named {
+        let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
+        let free = |unit: &u32| context.limits.allocatable.contains(unit) && !named.contains(unit);
+        let mut lowest = pairs.map(|pair| &pair.units).filter(|units| units.iter().all(free));
+        let saved =
+            |units: &&Vec<u32>| units[0] < of_branches && units.iter().any(|u| context.limits.saved.contains(u));
+        let is_lost = lowest.next().is_some_and(|units| saved(&units));
+        ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM takes them");
+    }
     Ok(())
 }
 
@@ -1106,8 +1153,8 @@ impl<'a> Walk<'a> {
         let unread = self.texts.left[self.block].unread();
         for unit in &context.restored {
             let held = self.state.wave().holds(Lane::unit(*unit)).contains(&Lane::entry(*unit));
-            let held =
-                held && !unread.contains(&Lane::unit(*unit)) && !self.state.wave().is_unwritten(Lane::unit(*unit));
+            let stays = !unread.contains(&Lane::unit(*unit)) || context.limits.kept.contains(unit);
+            let held = held && stays && !self.state.wave().is_unwritten(Lane::unit(*unit));
             ensure!(held, "callee-saved", q, "${unit} is not restored");
         }
         Ok(())
