@@ -70,9 +70,14 @@ def written(function: MachineFunction) -> frozenset[int]:
     return _units({op.phys for op in operands if op.is_reg and op.is_def and op.phys})
 
 
-def unused(function: MachineFunction, units: Iterable[int]) -> frozenset[int]:
-    """Those of ``units`` that no operand names and every call leaves alone."""
-    operands = [op for b in function.blocks for i in b.instructions for op in i.all_operands if op.is_reg and op.phys]
+def unused(function: MachineFunction, units: Iterable[int], *, copied: bool = True) -> frozenset[int]:
+    """Those of ``units`` that no operand names and every call leaves alone.
+
+    Args:
+        copied: a COPY, too, names what it does: MachineCopyPropagation may delete it before LLVM lays out the frame.
+    """
+    code = [i for b in function.blocks for i in b.instructions if copied or i.opcode != "COPY"]
+    operands = [op for i in code for op in i.all_operands if op.is_reg and op.phys]
     left = frozenset(units) - _units({op.phys for op in operands})
     return left.intersection(*(regmask(mask) for mask in {m for call in calls_in(function) for m in call.masks}))
 
@@ -107,10 +112,17 @@ def spared_by_frame(function: MachineFunction, usable: frozenset[int], saved: fr
     if len(vectors) < 2 * lanes:
         return frozenset()
     pointer = _first(free, Bank.SGPR, 1, 1)
-    taken = vectors | pointer | _first(free, Bank.SGPR, 2, branches)
+    registers = (Bank.VGPR, vectors), (Bank.SGPR, pointer | _first(free, Bank.SGPR, 2, branches))
+    taken = _or_lower(unused(function, usable, copied=False), registers)
     of_exec = _for_exec(function, usable - taken, has_frame_pointer=bool(pointer))
     spared = (file_units(Bank.VGPR) | file_units(Bank.SGPR)) - taken - of_exec
     return spared if _saves_vectors(function, saved) else spared | file_units(Bank.AGPR)
+
+
+def _or_lower(units: frozenset[int], registers: Iterable[tuple[Bank, frozenset[int]]]) -> frozenset[int]:
+    """Registers of some files, and those of ``units`` that are as low."""
+    lower = ({u for u in units & file_units(bank) if u <= max(own, default=u)} | own for bank, own in registers)
+    return frozenset[int]().union(*lower)
 
 
 def _saves_vectors(function: MachineFunction, saved: frozenset[int]) -> bool:
