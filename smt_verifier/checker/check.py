@@ -143,8 +143,10 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
     if returns and not (is_entry or bounds.callee_saved.issuperset(units_named(lanes[1], _RETURN_ADDRESS))):
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
-    keeps = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(units_named(lanes[1], _BASE_POINTER))
-    check_taken(p, q, lanes[1], moves[1], keeps=keeps, is_entry=is_entry)
+    has_pointer = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(
+        units_named(lanes[1], _BASE_POINTER)
+    )
+    check_taken(p, q, lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
     check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)

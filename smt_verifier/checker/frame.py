@@ -110,16 +110,16 @@ def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, keeps: bool, is_entry: bool) -> None:
+def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or where LLVM ``keeps`` one, and saves vector registers by it. None reads what
-    is kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes:
-    LLVM moves it, wherever an operand is that very register.
+    function, for a further stack object, or where LLVM has one anyway (``has_pointer``) and saves vector registers by
+    it. None reads what is kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to
+    be spilled to lanes: LLVM moves it, wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
-    framed = len(q.stack) > len(p.stack) or keeps
+    framed = len(q.stack) > len(p.stack) or has_pointer
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
     if not lanes.named.isdisjoint(units_named(lanes, frame)):
         raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
@@ -144,10 +144,10 @@ def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, keeps: 
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(lanes: Lanes, made: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
+def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then (13.4). ``made``: what MachineCopyPropagation makes of Q, which names less.
+    branches, which is not saved then (13.4). ``propagated``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
         Refused: something names a part of the first, or the lowest pair is a saved one.
@@ -163,7 +163,7 @@ def check_moved(lanes: Lanes, made: Sequence[Lanes], bounds: Limits, *, is_entry
     if is_entry or not (branches := units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
         return
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
-    for text in (lanes, *made):
+    for text in (lanes, *propagated):
         free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair))
         if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")

@@ -29,9 +29,9 @@ _SCALAR_PAIRS = 4
 """Pairs of SGPRs for frame and base pointer, EXEC, and addresses."""
 
 
-def check_promises(file: File, before: Lanes, after: Lanes, made: Sequence[Lanes], bounds: Limits) -> None:
+def check_promises(file: File, before: Lanes, after: Lanes, propagated: Sequence[Lanes], bounds: Limits) -> None:
     """Q writes nothing that a mask written out in P's file says is kept, unless P's own instructions do; nor does LLVM
-    take any of it for a frame. ``made``: what MachineCopyPropagation makes of Q, which names less.
+    take any of it for a frame. ``propagated``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
         Refused: one of them may.
@@ -50,7 +50,7 @@ def check_promises(file: File, before: Lanes, after: Lanes, made: Sequence[Lanes
                 f"line {instruction.line}",
             )
     strings = attributes(file.module, function.name).strings
-    spared = (_spared(after, bounds, text.named) for text in (after, *made))
+    spared = (_spared(after, bounds, text.named) for text in (after, *propagated))
     if is_framed(after, bounds, strings) and not all(promised <= units for units in spared):
         raise Refused("call-mask", f"for a frame LLVM may take registers that a call of {function.name} keeps")
 

@@ -94,7 +94,11 @@ class WholeAudit(Struct):
     def of_llvm(
         self, before: str, after: str, phases: Sequence[Phase], names: Collection[str], *, to_the_end: bool
     ) -> Reports:
-        """LLVM's allocation in ``phases``, of those of the functions named that are proved or refuted."""
+        """LLVM's allocation in ``phases``, of those of the functions named that are proved or refuted.
+
+        Args:
+            to_the_end: as for ``audits``.
+        """
         audits = self.audits(before, after, names, to_the_end=to_the_end)
         scalar, *middle, last = phases
         lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after).functions}

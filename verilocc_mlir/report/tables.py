@@ -15,12 +15,12 @@ from rich.text import Text
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cost.compare import TITLES, Comparison, latency_parts, percent
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, Count, KernelCost
-from verilocc_mlir.report.text import WIDTH
+from verilocc_mlir.report.text import COLOURS, WIDTH
 from verilocc_mlir.results.allocate import AllocatedFunction, AllocateReport
 from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
 from verilocc_mlir.results.measure import Clocks, Interval, Measurement, MeasureRun, Sameness, Verdict
 
-STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
+STYLES = {outcome: "bold red" if colour == "red" else colour for outcome, colour in COLOURS.items()}
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -11,7 +11,7 @@ from verilocc_mlir.results.compile import Attempt, CheckFinding, FunctionReport,
 
 WIDTH = 132
 """Columns of what is no terminal."""
-_COLOURS = {Outcome.PROVED: "green", Outcome.REFUTED: "red", Outcome.INVALID: "red", Outcome.UNKNOWN: "yellow"}
+COLOURS = {Outcome.PROVED: "green", Outcome.REFUTED: "red", Outcome.INVALID: "red", Outcome.UNKNOWN: "yellow"}
 _HEADS = (
     "\nfunction", "\nphase", "\nallocator", "\ntries", "\nverdict", "\nobligations", "registers\n(greedy)",
     "copies\ngone", "\nleft", "spills\n(greedy)", "waves\n(greedy)", "\nCPU-s",
@@ -55,7 +55,7 @@ def _lines(report: Report, width: int) -> Iterator[str]:
 
 
 def _coloured(outcome: Outcome, width: int = 0) -> str:
-    return click.style(f"{outcome}".ljust(width), fg=_COLOURS[outcome], bold=_COLOURS[outcome] == "red")
+    return click.style(f"{outcome}".ljust(width), fg=COLOURS[outcome], bold=COLOURS[outcome] == "red")
 
 
 def _plans(report: Report) -> list[str]:
