@@ -36,11 +36,10 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from instruction_tables_of_triton import printed
-from msgspec.structs import replace
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE.parent / "verilocc_mlir" / "target" / "instructions.dat"

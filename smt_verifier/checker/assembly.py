@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 
-_EARLY = (3, 4)
+_CLOBBER = 4
+_EARLY = (3, _CLOBBER)
 """Early-clobber results, and clobbers: the assembly may write these before it has read all."""
 _USE = 1
 _FIRST = 2
@@ -17,10 +18,13 @@ _FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class AsmOperand:
-    """An operand of inline assembly: its number, whether it is written early, and the operand it is tied to, or -1."""
+    """An operand of inline assembly: its number, whether it is written early, whether it is a result nobody asks for,
+    and the operand it is tied to, or -1.
+    """
 
     number: int
     early_clobber: bool
+    clobber: bool
     tied: int
 
 
@@ -36,24 +40,26 @@ def asm_operands(instruction: Instruction) -> Iterator[AsmOperand]:
     groups: list[int] = []
     number = _FIRST
     while number < len(rows) and rows[number].kind in (Kind.IMMEDIATE, Kind.ASM_FLAG):
-        early, count, group = _word(instruction, number)
+        early, clobber, count, group = _word(instruction, number)
         if number + count >= len(rows) or group >= len(groups):
             raise Refused("well-formed", "words of inline assembly that fit no operands", f"line {instruction.line}")
         groups.append(number + 1)
         for k in range(count):
-            yield AsmOperand(number + 1 + k, early, groups[group] + k if group >= 0 else -1)
+            yield AsmOperand(number + 1 + k, early, clobber, groups[group] + k if group >= 0 else -1)
         number += count + 1
 
 
-def _word(instruction: Instruction, number: int) -> tuple[bool, int, int]:
-    """Whether early-clobber, how many operands follow, and the group they are tied to (-1: none)."""
+def _word(instruction: Instruction, number: int) -> tuple[bool, bool, int, int]:
+    """Whether early-clobber, whether a clobber, how many operands follow, and the group they are tied to (-1: none)."""
     word = instruction.operands[number]
     if word.kind is Kind.IMMEDIATE:
-        tied = word.number >> 31 & 1 and word.number & 7 == _USE
-        return word.number & 7 in _EARLY, word.number >> 3 & 0x1FFF, word.number >> 16 & 0x7FFF if tied else -1
+        kind = word.number & 7
+        group = word.number >> 16 & 0x7FFF if word.number >> 31 & 1 and kind == _USE else -1
+        return kind in _EARLY, kind == _CLOBBER, word.number >> 3 & 0x1FFF, group
     head, _, group = word.text.partition(" tiedto:$")
     ends = (Kind.ASM_FLAG, Kind.OTHER)
     behind = instruction.operands[number + 1 :]
     clobber = head == "clobber"
     stop = (n for n, o in enumerate(behind) if o.kind in ends or (o.is_implicit and not clobber))
-    return clobber or head.startswith("regdef-ec"), next(stop, len(behind)), int(group.split(" ")[0]) if group else -1
+    count, tied = next(stop, len(behind)), int(group.split(" ")[0]) if group else -1
+    return clobber or head.startswith("regdef-ec"), clobber, count, tied

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.forms import Pair
+from smt_verifier.checker.frame import moves_frame
 from smt_verifier.checker.lanes import declared_units
 from smt_verifier.checker.liveins import leave_undeclared, note_undeclared, undefine_undeclared
 from smt_verifier.checker.model import Instruction, Kind
@@ -491,10 +492,8 @@ class Execution(Effects):
 
     def _spoil_frame(self, written: Instruction, opcode: Opcode, *, after: bool) -> None:
         """A write of what slots are addressed with (6)."""
-        if "frame-adjust" in opcode.traits or "call" in opcode.traits:
-            return
-        lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
-        if bases.isdisjoint(lanes.operand_keys(written).defined):
+        lanes, base = (self.both.after if after else self.both.before), self.both.frames[after]
+        if not moves_frame(written, opcode.traits, lanes, base):
             return
         for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
             for place in [p for p in part.holds if self._is_in_memory(p, after=True)]:

@@ -6,13 +6,14 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
+from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
-from smt_verifier.checker.model import Function, Kind
+from smt_verifier.checker.model import Function, Instruction, Kind
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Processor, Tables
@@ -20,8 +21,9 @@ from smt_verifier.checker.threads import writes_exec
 
 _INFO = "machineFunctionInfo."
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
-_FRAME_INFO, _SAVED = "frameInfo.", "isCalleeSavedInfoValid"
-"""The second is the one flag of the first that asks for nothing."""
+_FRAME_INFO = "frameInfo."
+_NO_POINTER = frozenset({_FRAME_INFO + "isCalleeSavedInfoValid", _FRAME_INFO + "hasOpaqueSPAdjustment"})
+"""Flags that ask for no frame pointer; the second says that assembly clobbers the stack pointer."""
 _ENTRIES = frozenset(
     ["amdgpu_kernel", "spir_kernel", "amdgpu_cs", "amdgpu_es", "amdgpu_gs", "amdgpu_hs", "amdgpu_ls", "amdgpu_ps",
      "amdgpu_vs"]
@@ -35,10 +37,12 @@ _SCALARS = 102
 
 
 def frame_units(lanes: Lanes) -> frozenset[int]:
-    """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
+    """Units that slots are addressed with: scratch descriptor, FLAT_SCRATCH, the frame pointer of an entry function,
+    the stack pointer of another, which names no frame pointer if it has one (6, 13.4).
+    """
     fields = lanes.function.fields
     is_entry = fields.get(_INFO + "isEntryFunction") == "true"
-    named = [name for name in _FRAME if not (is_entry and name == _FRAME[0])]
+    named = [name for name in _FRAME if name != _FRAME[0 if is_entry else 1]]
     return units_named(lanes, " ".join(["$flat_scr", *(fields.get(_INFO + name, "") for name in named)]))
 
 
@@ -86,9 +90,19 @@ def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> N
         return
     pointer = "" if _is_dynamic(q) else q.fields.get(_INFO + "stackPtrOffsetReg", "")
     base = units_named(lanes, pointer if is_entry else f"$flat_scr {pointer}")
-    for i in [i for i, traits in code if traits.isdisjoint(("frame-adjust", "call"))]:
-        if any(o.is_def and not base.isdisjoint(lanes.keys(o, i)) for o in i.operands if o.is_register):
-            raise Refused("reserved-register", f"{i.opcode} moves the frame that Q has", f"line {i.line}")
+    if moving := [i for i, traits in code if moves_frame(i, traits, lanes, base)]:
+        raise Refused("reserved-register", f"{moving[0].opcode} moves the frame that Q has", f"line {moving[0].line}")
+
+
+def moves_frame(i: Instruction, traits: Set[str], lanes: Lanes, base: Set[int]) -> bool:
+    """Whether it writes one of the units ``base``, by which a frame is addressed (6, 13.4): calls and adjustments of
+    the frame give that back, assembly leaves it alone whatever it clobbers (14).
+    """
+    if base.isdisjoint(lanes.operand_keys(i).defined) or not traits.isdisjoint(("frame-adjust", "call")):
+        return False
+    clobbers = {o.number for o in asm_operands(i) if o.clobber} if "asm" in traits else ()
+    written = [o for n, o in enumerate(i.operands) if o.is_register and o.is_def and n not in clobbers]
+    return any(not base.isdisjoint(lanes.keys(o, i)) for o in written)
 
 
 def wants_frame_pointer(function: Function, strings: Mapping[str, str]) -> bool:
@@ -96,7 +110,7 @@ def wants_frame_pointer(function: Function, strings: Mapping[str, str]) -> bool:
     a base pointer, too).
     """
     fields = function.fields
-    flags = [value for path, value in fields.items() if path.startswith(_FRAME_INFO) and path != _FRAME_INFO + _SAVED]
+    flags = [value for path, value in fields.items() if path.startswith(_FRAME_INFO) and path not in _NO_POINTER]
     policies = {strings.get("frame-pointer", "none"), fields.get(_FRAME_INFO + "framePointerPolicy", "none")}
     return "true" in flags or policies != {"none"} or _is_dynamic(function)
 
@@ -110,17 +124,16 @@ def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(p: Function, q: Function, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
+def check_taken(q: Function, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
     """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function, for a further stack object, or where LLVM has one anyway (``has_pointer``) and saves vector registers by
-    it. None reads what is kept for long branches; nor what keeps EXEC, but to write EXEC where no scalars are still to
-    be spilled to lanes: LLVM moves it, wherever an operand is that very register.
+    function that has one (``has_pointer``), by which LLVM saves vector registers. None reads what is kept for long
+    branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes: LLVM moves it,
+    wherever an operand is that very register.
 
     Raises:
         Refused: some instruction does.
     """
-    framed = len(q.stack) > len(p.stack) or has_pointer
-    frame = q.fields.get(_INFO + "frameOffsetReg", "") if framed and not is_entry else ""
+    frame = q.fields.get(_INFO + "frameOffsetReg", "") if has_pointer and not is_entry else ""
     if not lanes.named.isdisjoint(units_named(lanes, frame)):
         raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)

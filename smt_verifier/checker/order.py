@@ -21,7 +21,7 @@ _RUN = re.compile(r"(0|[1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?\Z", re.ASCII)
 _STAYS = frozenset({
     "terminator", "branch", "indirect-branch", "return", "returns", "call", "barrier", "trap", "asm", "asm-goto",
     "side-effects", "frame-adjust", "generic", "setreg", "sets-mode", "indexed-on", "indexed-off", "indexed-mode",
-    "vskip", "vgpr-msb", "relative", "enter-wwm",
+    "vskip", "vgpr-msb", "enter-wwm",
 })  # fmt: skip
 _STAYING_FLAGS = frozenset({"frame-setup", "frame-destroy", "bb-prolog"})
 _MAY_MOVE = ("debug-location ", "debug-instr-number ", "mmra ")
@@ -190,6 +190,7 @@ def _stays(i: Instruction) -> bool:
         # Matrix operations read registers of threads that wait, and no more than that.
         or ("indirect" in traits and not ("reach=writes" in traits and description.definitions))
         or ("meta" in traits and "no-code" not in traits)
+        or ("relative" in traits and any(not o.is_register and o.kind is not Kind.IMMEDIATE for o in i.operands))
         or _has_no_effect(i, description)
         or not i.flags.isdisjoint(_STAYING_FLAGS)
         or any(not attribute.startswith(_MAY_MOVE) for attribute in i.tail)

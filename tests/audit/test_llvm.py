@@ -317,6 +317,19 @@ def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
     assert state_early_clobbers(ours.before) == ours.before
 
 
+@pytest.mark.parametrize(("cpu", "outcome"), [("gfx90a", Outcome.UNKNOWN), ("gfx942", Outcome.PROVED)])
+def test_an_argument_that_llvm_hands_over_the_scratch_descriptor_is_not_proved(cpu: str, outcome: Outcome) -> None:
+    """A fault of LLVM 22.1's instruction selection without flat scratch: an ``inreg`` argument is handed on in s0,
+    where the scratch descriptor is, by which the caller then reloads what it saved.
+    """
+    ir = (LLVM_FAULTS / "inreg_argument_over_descriptor.ll").read_text()
+    report = compile_module(ir.encode(), "outer", Settings(cpu=cpu)).report
+    assert report.outcome is outcome
+    (outer,) = (f for f in report.functions if f.name == "outer")
+    reasons = [attempt.reason for phase in outer.phases for attempt in phase.attempts]
+    assert any("callee-saved" in reason for reason in reasons) == (outcome is Outcome.UNKNOWN)
+
+
 LOST_ON_THE_PATH = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,

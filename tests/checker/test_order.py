@@ -257,6 +257,10 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "passes_a_clock": ([add(3, 1, 2), CLOCK], SWAP, "order-stays"),
     "hardware_register": ([HARDWARE, add(3, 1, 2)], SWAP, "order-stays"),
     "program_counter": ([PC, "$sgpr6 = S_MOV_B32 1"], SWAP, "order-stays"),
+    "address_relative_to_itself": (
+        ["$sgpr6_sgpr7 = S_MOV_B64_IMM_PSEUDO target-flags(amdgpu-rel64) &there", "$sgpr8 = S_MOV_B32 1"],
+        SWAP, "order-stays",
+    ),
     "register_chosen_by_m0": (
         ["$vgpr3 = V_MOVRELS_B32_e32 $vgpr1, implicit $m0, implicit $exec", add(2, 0, 0)], SWAP, "order-stays",
     ),
@@ -297,6 +301,7 @@ RIGHT: dict[str, tuple[list[str], list[int]]] = {
         SWAP,
     ),
     "invariant_load": ([store(1), load(3, "dereferenceable invariant load (s32) from %ir.p, addrspace 4")], SWAP),
+    "constant_of_64_bits": (["$sgpr6_sgpr7 = S_MOV_B64_IMM_PSEUDO 12884901888", "$sgpr8 = S_MOV_B32 1"], SWAP),
     "scc_that_nobody_reads": (
         [SCALAR.format(6, 7, 4), SCALAR.format(8, 9, 4), "S_CMP_EQ_U32 $sgpr6, 0, implicit-def $scc"],
         [1, 0, 2],

@@ -187,11 +187,12 @@ def test_what_callers_keep_is_no_longer_saved(cpu: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", [cpu for cpu in TARGETS if cpu != "gfx90a"])
 @patch.object(StagedCompiler, "inferred", Mock(return_value=None))
 def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
     """The kernel is no dearer than in LLVM's own compile, which allocates interprocedurally; a callee between may be by
-    the scalars that LLVM may take for its frame, which nobody counts on here. All of it where there is no opt.
+    the scalars that LLVM may take for its frame, which nobody counts on here. All of it where there is no opt. On
+    gfx90a LLVM hands such an argument over the scratch descriptor (tests/audit/test_llvm.py).
     """
     result = compiled(HANDED_ON, cpu)
     assert result.report.outcome is Outcome.PROVED
@@ -204,9 +205,7 @@ def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
     for name, llvms in direct.items():
         if llvms.is_kernel:
             assert ours[name].cycles <= llvms.cycles
-            # With the scratch descriptor in the first scalars nothing is free below the arguments: LLVM may take those.
-            descriptor = cpu == "gfx90a"
-            assert descriptor or ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
+            assert ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
         assert ours[name].scratch_bytes == llvms.scratch_bytes
         assert spill_traffic(ours[name]) <= spill_traffic(llvms)
 

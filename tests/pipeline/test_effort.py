@@ -23,22 +23,21 @@ from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.compare import spill_traffic
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.pipeline import effort as effort_rules
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import plans as plan_rules
-from verilocc_mlir.pipeline import portfolio, runs
+from verilocc_mlir.pipeline import portfolio
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillForWaves
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import improving, variants
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.plans import Planned
-from verilocc_mlir.pipeline.recording import Recording
-from verilocc_mlir.pipeline.runs import LLVM, RESUMED, as_given, nobody
+from verilocc_mlir.pipeline.runs import LLVM, as_given, nobody
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.compile_document import schema
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.staged import StagedCompiler
 
 # What is compiled for several tests is compiled once.
 ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
@@ -179,7 +178,7 @@ def test_best_asks_the_model_where_there_is_one(monkeypatch: pytest.MonkeyPatch)
         return allocator(name, **options)
 
     # Not by the note: with its registers spread, its answer may be ours.
-    monkeypatch.setattr(runs, "allocator", asking)
+    monkeypatch.setattr(effort_rules, "allocator", asking)
     compile_module(ir.encode(), "k.ll", settings)
     assert asked.count("model") == 1
     # It is asked once, and not where there is none.
@@ -652,34 +651,3 @@ def test_more_accumulators_than_there_are_agprs_are_in_vgprs_first() -> None:
     assert function.resources is not None
     assert function.greedy is not None
     assert function.resources.vgpr_spills == 0 < (function.greedy.vgpr_spills or 0)
-
-
-def test_behind_its_seconds_nothing_further_is_tried_and_the_best_that_is_proved_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    to_pre_ra, texts = StagedCompiler.to_pre_ra, count()
-
-    def counted(self: StagedCompiler, ir: str) -> str:
-        next(texts)
-        return to_pre_ra(self, ir)
-
-    monkeypatch.setattr(StagedCompiler, "to_pre_ra", counted)
-    ir = pressed(16).encode()
-    settings = Settings("gfx1100", effort=Effort.BALANCED)
-    brief = compile_module(ir, "k.ll", replace(settings, seconds=0.001))
-    assert brief.report.outcome is Outcome.PROVED
-    assert brief.report.notes.count(portfolio.OVER) == 1
-    assert next(texts) == 1  # LLVM makes the text of no plan.
-    at_leisure = compile_module(ir, "k.ll", replace(settings, seconds=10_000))
-    assert portfolio.OVER not in at_leisure.report.notes
-    assert at_leisure.report.outcome is Outcome.PROVED
-
-
-def test_behind_its_seconds_llvms_phases_are_not_audited_alone_and_its_allocation_of_our_text_is_next() -> None:
-    """A run that is recorded audits phases alone, so LLVM's plain allocation has no proof when its seconds are over."""
-    settings = Settings("gfx1100", seconds=0.001)
-    brief = compile_module(pressed(16).encode(), "k.ll", settings, recording=Recording())
-    assert brief.report.outcome is Outcome.PROVED
-    (function,) = brief.report.functions
-    assert function.variant == RESUMED.name
-    assert {phase.allocator for phase in function.phases} == {"llvm"}

@@ -25,6 +25,7 @@ _STAYING_FLAGS = frozenset({"frame-setup", "frame-destroy", "bb-prolog"})
 _MOVES_WITH_IT = re.compile(
     r"(?:, | )(?:debug-location (?:![0-9]+|!DILocation\([^()]*\))|debug-instr-number [0-9]+|mmra ![0-9]+)"
 )
+_PLACELESS = (OperandKind.REGISTER, OperandKind.IMMEDIATE)
 _WITHOUT_CODE = ("IMPLICIT_DEF", "KILL")
 _OTHER_NAMES = re.compile(r"src_(?:vccz|execz|scc|pops)")
 _MEMORY = re.compile(
@@ -121,6 +122,8 @@ def _stays(i: Instruction) -> bool:
         return True
     if "meta" in description.properties and i.opcode not in _WITHOUT_CODE:
         return True
+    if i.opcode.endswith("_PSEUDO") and any(o.kind not in _PLACELESS for o in i.all_operands):
+        return True  # A move of what may be an address relative to itself.
     defines = description.implicit_definitions or any(o.is_def for o in i.all_operands)
     if not defines and not _touches_memory(i) and i.opcode not in _WITHOUT_CODE:
         return True  # It is there for something else.

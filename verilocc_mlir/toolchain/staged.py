@@ -114,6 +114,9 @@ def _at(verb: str, point: Point | None) -> list[str]:
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
 _SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)
+"""Stack objects that are gone are not printed, the scavenger's slot is printed by its old number, and LLVM refuses a
+number that is too high. Nothing behind prologue and epilogue asks for that slot.
+"""
 _SPILL_COUNT = re.compile(rb"^ +\.[sv]gpr_spill_count: +[0-9]+$", re.MULTILINE)
 _MAY_BE_LOWERED = (
     *("\nstack:\n", "\nfixedStack:\n", "SI_CALL", "SI_SPILL_"),
@@ -320,8 +323,6 @@ class StagedCompiler:
 
     def emit(self, late: str, kind: FileKind = "obj") -> bytes:
         """The object file or assembly of a text of ``late``."""
-        # Stack objects that are gone are not printed, the scavenger's slot is printed by its old number, and LLVM
-        # refuses a number that is too high. Nothing behind the last pass asks for that slot.
         source = self.as_llvm_reads(_SCAVENGING_SLOT.sub("", late))
         return self._run(LlvmJob("emit", source, True, self.options, _LAST, kind=kind))
 
@@ -333,8 +334,13 @@ class StagedCompiler:
         printed = self.emit(late, "asm")
         if obj in (self.emit(late), self.assemble(printed)):
             return True
-        counts = iter(_SPILL_COUNT.findall(self.finish(mir, "asm")))
-        return obj == self.assemble(_SPILL_COUNT.sub(lambda none: next(counts, none[0]), printed))
+        finished = self.finish(mir, "asm")
+        counts = iter(_SPILL_COUNT.findall(finished))
+        counted = _SPILL_COUNT.sub(lambda none: next(counts, none[0]), printed)
+        if obj == self.assemble(counted):
+            return True
+        # LLVM writes the object itself where its verifier is to run after each pass.
+        return counted == finished and obj == self._finish("finish", mir, _after(LlvmPhase.VGPR), "obj", verify=False)
 
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
         """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
@@ -355,10 +361,11 @@ class StagedCompiler:
         return self._as_others_read(self._run(job))
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
-        source = self._to_finish(mir)
         options = self.options
         if start == _LATE_ORDER:
+            mir = _SCAVENGING_SLOT.sub("", mir)
             options = replace(options, llc_options=(*options.llc_options, "-enable-post-misched=0"))
+        source = self._to_finish(mir)
         return self._run(LlvmJob(stage, source, True, options, start, kind=kind, verify=verify and options.verify))
 
     def _to_finish(self, mir: str) -> bytes:

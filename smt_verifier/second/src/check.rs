@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::behind;
 use crate::certificate::{BlockPart, Take};
-use crate::context::{read_lanes, Context};
+use crate::context::{assembly_operands, read_lanes, Context};
 use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::{self, info, registers_in, value};
@@ -215,7 +215,8 @@ fn frame(context: &Context<'_>) -> Frame {
 /// Whether a called function has a frame pointer whatever is in its frame (SIFrameLowering::hasFPImpl).
 fn wants_frame_pointer(context: &Context<'_>) -> bool {
     let flag = |(path, value): (&String, &String)| {
-        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && key != "isCalleeSavedInfoValid")
+        let asks = |key| !matches!(key, "isCalleeSavedInfoValid" | "hasOpaqueSPAdjustment");
+        path.strip_prefix("frameInfo.").is_some_and(|key| value == "true" && asks(key))
     };
     let q = context.after;
     let by_policy = !matches!(&*value(q, "frameInfo.framePointerPolicy"), "" | "-" | "none");
@@ -240,11 +241,18 @@ fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
     }
     let registers = names.iter().filter_map(|name| tables().register(name));
     let base: Set<u32> = registers.flat_map(|r| r.units.iter().copied()).collect();
-    for i in q.instructions().filter(|i| !i.has("frame-adjust") && !i.has("call")) {
-        let moves = i.lanes(Operand::is_def).iter().any(|lane| lane.of == Of::Unit && base.contains(&lane.a));
-        ensure!(!moves, "reserved-register", i, "it moves the frame that Q has");
+    for i in q.instructions() {
+        ensure!(!moves_frame(i, &base), "reserved-register", i, "it moves the frame that Q has");
     }
     Ok(())
+}
+
+/// Whether it writes one of the units `base`, by which a frame is addressed (spec 6, 13.4): a clobber of assembly does not.
+fn moves_frame(i: &Instruction, base: &Set<u32>) -> bool {
+    let clobbers: Set<usize> = assembly_operands(i).iter().filter(|o| o.is_clobber).map(|o| o.number).collect();
+    let written = i.operands.iter().enumerate().filter(|(n, o)| o.is_def() && !clobbers.contains(n));
+    let mut lanes = written.flat_map(|(_, o)| &o.lanes);
+    !i.has("frame-adjust") && !i.has("call") && lanes.any(|lane| lane.of == Of::Unit && base.contains(&lane.a))
 }
 
 /// The units that LLVM leaves alone for sure where it lays out a frame. It takes the lowest registers: VGPRs and an SGPR that
@@ -342,10 +350,10 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
 }
 
 /// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function, for a further stack object, or where LLVM has one and saves vector registers by it. None reads what is kept for
-/// long branches; nor what keeps EXEC, but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
+/// function that has one, by which LLVM saves vector registers. None reads what is kept for long branches; nor what keeps EXEC,
+/// but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
-    let (p, q) = (context.before, context.after);
+    let q = context.after;
     let units = |key: &str| -> Set<u32> {
         let names = registers_in(q, key);
         names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
@@ -353,9 +361,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     // What is realigned has a base pointer, s34, too.
     let realigned =
         tables().register("sgpr34").is_some_and(|r| r.units.iter().any(|unit| context.limits.kept.contains(unit)));
-    let keeps = realigned || wants_frame_pointer(context);
-    let framed = (keeps || q.stack.len() > p.stack.len()) && info(q, "isEntryFunction") != "true";
-    let is_free = !framed || units("frameOffsetReg").is_disjoint(&context.touched_after);
+    let keeps = (realigned || wants_frame_pointer(context)) && info(q, "isEntryFunction") != "true";
+    let is_free = !keeps || units("frameOffsetReg").is_disjoint(&context.touched_after);
     ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = units("stackPtrOffsetReg");
@@ -795,13 +802,12 @@ impl<'a> Walk<'a> {
     fn before_alone(&mut self, p: &Instruction) -> Done {
         self.may_stand_alone(p)?;
         let moved = moves::read(self.context, self.context.before, p)?;
-        let mut defined = p.lanes(Operand::is_def);
+        let defined = p.lanes(Operand::is_def);
         let effect = if let Some(moved) = &moved {
             moved.apply(&mut self.state, Side::Name);
-            defined = moved.written();
             Effect::default()
         } else if p.has("no-code") && !defined.iter().any(|lane| lane.is_exec()) {
-            defined = self.without_code(p, Side::Name);
+            self.without_code(p, Side::Name);
             Effect::default()
         } else {
             ensure!(!defined.iter().any(|lane| lane.is_exec()), "exec", p, "it stands alone and writes EXEC");
@@ -818,7 +824,7 @@ impl<'a> Walk<'a> {
             self.remember_result(p, &run);
             effect
         };
-        self.move_frame(p, &defined);
+        self.move_frame(p);
         self.revive(Some(p), None, false);
         self.follow_masks(p, effect)
     }
@@ -829,24 +835,22 @@ impl<'a> Walk<'a> {
         effect.apply(&mut self.state, p, &self.context.exec, split)
     }
 
-    /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value. What they write.
-    fn without_code(&mut self, i: &Instruction, side: Side) -> Vec<Lane> {
+    /// `IMPLICIT_DEF` and `KILL`: what they define and do not read has no value.
+    fn without_code(&mut self, i: &Instruction, side: Side) {
         let (run, read) = (self.active(), i.lanes(Operand::reads));
         let unread = i.lanes(|o| o.is_use() && o.is(UNDEF));
         let beside = i.defined().filter(|o| o.is(UNDEF)).flat_map(|o| &o.beside);
         let lanes = i.lanes(Operand::is_def).into_iter().chain(beside.copied());
-        let written: Vec<Lane> = lanes.filter(|lane| !read.contains(lane)).collect();
-        for lane in &written {
+        for lane in lanes.filter(|lane| !read.contains(lane)) {
             // What a KILL defines beside what it reads is not said to be undefined, but for a scalar that it does not read.
-            if side == Side::Name && !i.has("undefines") && (lane.vector || !unread.contains(lane)) {
-                self.state.define(*lane, &run);
+            if side == Side::Name && !i.has("undefines") && (lane.vector || !unread.contains(&lane)) {
+                self.state.define(lane, &run);
                 continue;
             }
-            self.state.lose(*lane, side, &run);
-            let cells = if side == Side::Name { self.state.cells_in(*lane) } else { Vec::new() };
+            self.state.lose(lane, side, &run);
+            let cells = if side == Side::Name { self.state.cells_in(lane) } else { Vec::new() };
             cells.into_iter().for_each(|cell| self.state.undefine(cell, &run));
         }
-        written
     }
 
     // Q alone.
@@ -883,7 +887,7 @@ impl<'a> Walk<'a> {
             ensure!(alone, "instruction-sequence", q, "it stands alone");
             ensure!(!q.operands.iter().any(forms::last_of_special), "dead-flag", q, "a special register is dead");
             self.may_define(q, false)?;
-            let written = if let Some(moved) = moved {
+            if let Some(moved) = moved {
                 let state = &mut self.state;
                 let targets = || moved.pairs.iter().map(|(to, _)| *to).filter(|to| to.of == Of::Unit && to.cell == 0);
                 let again = targets().filter(|_| self.texts.propagated.again.contains(&q.line));
@@ -893,11 +897,10 @@ impl<'a> Walk<'a> {
                 moved.apply(state, Side::Place);
                 again.into_iter().for_each(|(to, missed)| state.leave(to, missed));
                 dead.into_iter().for_each(|(to, held)| state.note_unwritten(to, &held));
-                moved.written()
             } else {
-                self.without_code(q, Side::Place)
-            };
-            self.move_frame(q, &written);
+                self.without_code(q, Side::Place);
+            }
+            self.move_frame(q);
         }
         self.compared += q.operands.len();
         self.revive(None, Some(q), !of.is_empty());
@@ -1096,8 +1099,7 @@ impl<'a> Walk<'a> {
     fn write(&mut self, p: &Instruction, q: &Instruction, run: &[usize], lost: bool) {
         let read = q.lanes(|o| o.is(IMPLICIT) && o.reads());
         let added = q.operands.iter().skip(p.operands.len()).filter(|o| o.is_def()).flat_map(|o| &o.lanes);
-        let mut written: Vec<Lane> = added.filter(|place| !read.contains(place)).copied().collect();
-        written.iter().for_each(|place| self.state.lose(*place, Side::Place, run));
+        added.filter(|place| !read.contains(place)).for_each(|place| self.state.lose(*place, Side::Place, run));
         self.blank(q, Side::Place, run);
         self.blank(p, Side::Name, run);
         let waiting = self.waiting_others(p);
@@ -1119,16 +1121,14 @@ impl<'a> Walk<'a> {
                 if at < known {
                     self.state.hold(*place, *name, run);
                 }
-                written.push(*place);
             }
         }
-        self.move_frame(q, &written);
+        self.move_frame(q);
     }
 
     /// A write of the stack pointer and the like moves all slots that do not become lanes (spec 6).
-    fn move_frame(&mut self, i: &Instruction, written: &[Lane]) {
-        let moves = written.iter().any(|lane| lane.of == Of::Unit && self.context.frame_units.contains(&lane.a));
-        if moves && !i.has("frame-adjust") && !i.has("call") {
+    fn move_frame(&mut self, i: &Instruction) {
+        if moves_frame(i, &self.context.frame_units) {
             let everyone = self.state.select(|_| true);
             let [places, names] = self.state.in_memory(self.is_last());
             places.into_iter().for_each(|place| self.state.spoil(place, &everyone));

@@ -93,8 +93,8 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
     function.stack = rows.filter_map(|(number, row)| Some((*objects.stack.get(&number)?, row))).collect();
     let registers = &function.registers;
     for i in function.blocks.iter_mut().flat_map(|block| &mut block.instructions) {
-        let (is_asm, early) = (i.has("asm"), assembly_groups(i).into_iter().filter(|(_, early, _)| *early));
-        let early: BTreeSet<usize> = early.map(|(number, ..)| number).collect();
+        let is_asm = i.has("asm");
+        let early: BTreeSet<usize> = assembly_operands(i).iter().filter(|o| o.is_early).map(|o| o.number).collect();
         for memory in &mut i.memory {
             let Some((kind, number)) = memory.object else { continue };
             let new = objects.number(kind, number);
@@ -137,22 +137,30 @@ pub fn resolve(function: &mut Function, objects: &Objects, coarse: bool, wave32:
     Ok(())
 }
 
-/// Operands of inline assembly whose group is early-clobber (or a clobber), or tied: the text's number or words say so.
-pub fn assembly_groups(i: &Instruction) -> Vec<(usize, bool, bool)> {
+/// An operand of inline assembly, and what its group is: early-clobber (or a clobber), a clobber, tied.
+pub struct AssemblyOperand {
+    pub number: usize,
+    pub is_early: bool,
+    pub is_clobber: bool,
+    pub is_tied: bool,
+}
+
+/// Operands of inline assembly, as the number or the words before their group say.
+pub fn assembly_operands(i: &Instruction) -> Vec<AssemblyOperand> {
     let mut all = Vec::new();
     // The text and a number about it come first; then groups: a flag, and as many operands as it says.
     let mut at = if i.has("asm") { 2 } else { i.operands.len() };
     while let Some(flag) = i.operands.get(at).filter(|o| !o.is_register()) {
         let digits: String = flag.text.chars().take_while(char::is_ascii_digit).collect();
-        let (early, tied, count) = match digits.parse::<u32>() {
-            Ok(word) => (matches!(word & 7, 3 | 4), word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
+        let (is_early, is_clobber, is_tied, count) = match digits.parse::<u32>() {
+            Ok(word) => (matches!(word & 7, 3 | 4), word & 7 == 4, word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
             Err(_) => {
                 let count = i.operands.iter().skip(at + 1).take_while(|o| o.kind != Kind::AsmFlag).count();
-                let early = flag.text.contains("-ec") || flag.text.starts_with("clobber");
-                (early, flag.text.contains("tiedto"), count)
+                let is_clobber = flag.text.starts_with("clobber");
+                (is_clobber || flag.text.contains("-ec"), is_clobber, flag.text.contains("tiedto"), count)
             }
         };
-        all.extend((at + 1..).take(count).map(|n| (n, early, tied)));
+        all.extend((at + 1..).take(count).map(|number| AssemblyOperand { number, is_early, is_clobber, is_tied }));
         at += 1 + count;
     }
     all
@@ -297,12 +305,12 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Units of the registers that address the stack, as both headers name them (spec 6).
+/// Units of the registers that address the stack, as both headers name them (spec 6). A called function that has a frame pointer
+/// does not name it (spec 13.4).
 fn frame_units(texts: [&Function; 2]) -> Set<u32> {
     let entry = info(texts[0], "isEntryFunction") == "true";
-    let fields = ["frameOffsetReg", "scratchRSrcReg", "stackPtrOffsetReg"];
-    let fields = fields.iter().take(if entry { 2 } else { 3 });
-    let names = fields.flat_map(|field| texts.map(|text| info(text, field)));
+    let fields = ["scratchRSrcReg", if entry { "frameOffsetReg" } else { "stackPtrOffsetReg" }];
+    let names = fields.iter().flat_map(|field| texts.map(|text| info(text, field)));
     let registers = names.filter_map(|name| tables().register(name.strip_prefix('$')?));
     registers.flat_map(|r| r.units.iter().copied()).chain(FLAT_SCRATCH).collect()
 }

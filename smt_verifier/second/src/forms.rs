@@ -1,6 +1,6 @@
 //! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6, 5.7, 5.8, 5.9, 5.11); what is pure (8.1).
 
-use crate::context::{assembly_groups, Context};
+use crate::context::{assembly_operands, Context};
 use crate::lanes::{Lane, Map, FIRST_AGPR};
 use crate::model::*;
 use crate::tables::{tables, RegisterClass};
@@ -140,8 +140,8 @@ fn added_operand(context: &Context<'_>, q: &Instruction, added: &Operand) -> Don
 }
 
 fn ties(context: &Context<'_>, p: &Instruction, q: &Instruction) -> Done {
-    let grouped = assembly_groups(q).into_iter().filter(|(_, _, tied)| *tied).map(|(number, ..)| number);
-    let loose = grouped.filter_map(|number| q.operands.get(number)).find(|o| o.is_register() && o.tied.is_none());
+    let mut grouped = assembly_operands(q).into_iter().filter(|o| o.is_tied).filter_map(|o| q.operands.get(o.number));
+    let loose = grouped.find(|o| o.is_register() && o.tied.is_none());
     ensure!(loose.is_none(), "tied-operand", q, "an operand of a tied group that is not tied");
     for (number, operand) in q.operands.iter().enumerate().filter(|(_, o)| o.is_register()) {
         let text = p.operands.get(number).and_then(|o| o.tied);

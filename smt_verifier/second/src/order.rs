@@ -9,10 +9,10 @@ use crate::model::{DEF, KILLED};
 use crate::tables::{canonical, tables, Register};
 use crate::text;
 
-const STAYS: [&str; 22] = [
+const STAYS: [&str; 21] = [
     "terminator", "branch", "indirect-branch", "return", "returns", "call", "barrier", "trap", "asm", "asm-goto",
     "side-effects", "frame-adjust", "generic", "setreg", "sets-mode", "indexed-on", "indexed-off", "indexed-mode",
-    "vskip", "vgpr-msb", "relative", "enter-wwm",
+    "vskip", "vgpr-msb", "enter-wwm",
 ];
 const VIRTUAL: u64 = 1 << 40;
 
@@ -184,6 +184,7 @@ fn stays(i: &Instruction) -> bool {
         || STAYS.iter().any(|word| i.has(word))
         || i.has("indirect") && !(i.has("reach=writes") && i.opcode.definitions > 0)
         || i.has("meta") && !i.has("no-code")
+        || i.has("relative") && i.operands.iter().any(|o| !o.is_register() && o.kind != Kind::Immediate)
         || i.flags.iter().any(|flag| ["frame-setup", "frame-destroy", "bb-prolog"].contains(&flag.as_str()))
         || i.tail.iter().any(|text| !text.starts_with("mmra ") && !text.starts_with("debug-"))
         || i.memory.iter().any(|memory| memory.volatile || memory.atomic)
