@@ -170,7 +170,7 @@ def _show(report: Report, *, quiet: bool, to_stderr: bool) -> None:
         to = sys.stderr if to_stderr else sys.stdout
         width = shutil.get_terminal_size().columns if to is not None and to.isatty() else WIDTH
         try:
-            click.echo(render(report, width), err=to_stderr)
+            click.echo(render(report, width), file=to)
         except BrokenPipeError:  # whoever read has enough: that is no verdict
             discard(to)
 

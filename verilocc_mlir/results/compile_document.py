@@ -144,7 +144,7 @@ class CompileDocument(Form, kw_only=True):
     report_version: Annotated[int, about("of this form", const=REPORT_VERSION)] = REPORT_VERSION
     tool: ToolWithLlvm
     input: InputForm
-    target: Annotated[str, about("processor, as for -mcpu", pattern="^gfx[0-9a-f]+$")]
+    target: Annotated[str, about("processor, as for -mcpu", pattern="^gfx[0-9a-f]+(-[0-9]+)*(-generic)?$")]
     features: str
     allocator: str
     emit: Literal["mir", "asm", "obj", "hsaco"]
