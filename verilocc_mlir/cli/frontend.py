@@ -30,7 +30,7 @@ from verilocc_mlir.hooks.iree_compiler import check_target, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeResult
 from verilocc_mlir.hooks.module_page import module_page, print_result
 from verilocc_mlir.hooks.torch import compile
-from verilocc_mlir.hooks.torch_import import front_end
+from verilocc_mlir.hooks.torch_import import IREE_FLAGS, front_end
 from verilocc_mlir.pipeline.checked_settings import check_settings
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.recording import Recording
@@ -188,7 +188,7 @@ def torch_command(source: str, target: str, **options: Any) -> int:
     settings = settings_taken(options)
     check_settings(settings)
     iree = find_iree_compile(options["iree_path"])
-    check_target(iree, target, options["flags"])
+    check_target(iree, target, (*IREE_FLAGS, *options["flags"]))
     front_end("torch")
     program = _made(Path(file), factory)
     end_on_sigterm()

@@ -138,7 +138,6 @@ def compile_mlir(
     check_settings(chosen)
     policy = member(Replace, replace, "replace")
     iree = iree or find_iree_compile()
-    check_target(iree, target, flags)
     kernels = Kernels(chosen, store_of(cache), jobs=jobs)
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)
@@ -161,6 +160,7 @@ def compile_mlir(
         if compiled is not None:
             progress(f"{shown_as}: known, with its {len(compiled[1])} kernels")
         else:
+            check_target(iree, target, flags)
             compiled = _compile(run, progress)
             modules.put(key, *compiled)
     return IreeResult(

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
@@ -40,10 +40,15 @@ _VERSION = re.compile(r"compiler version (?P<version>\S+)")
 
 @dataclass(frozen=True)
 class IreeCompiler:
-    """An iree-compile and how long one run of it may take, in seconds."""
+    """An iree-compile and how long one run of it may take, in seconds.
+
+    Attributes:
+        taken: GPUs and flags that it was asked about and takes.
+    """
 
     path: Path
     seconds: float = DEFAULT_SECONDS
+    taken: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]], compare=False)
 
     def version(self) -> str:
         """Its version, ``"3.13.0rc20261016"``.
@@ -158,12 +163,15 @@ def check_target(iree: IreeCompiler, target: str, flags: Sequence[str] = ()) -> 
         InputError: IREE does not know the GPU, or no allocation for it can be proved here; IREE does not take a flag.
         ToolchainError: iree-compile cannot be run.
     """
+    if (target, *flags) in iree.taken:
+        return
     name = _architecture(iree, target, flags)
     if name is None:
         raise InputError(f"IREE knows no GPU {target!r}", hint=_known(iree))
     if name and name not in TARGETS:
         shown = name if name == target else f"{target} ({name})"
         raise InputError(f"no allocation for {shown} can be proved here", hint=_known(iree))
+    iree.taken.add((target, *flags))
 
 
 def _architecture(iree: IreeCompiler, target: str, flags: Sequence[str] = ()) -> str | None:

@@ -130,7 +130,7 @@ def compile(
     check_settings(settings)
     front_end("torch")
     iree = iree or find_iree_compile()
-    check_target(iree, target, flags)
+    check_target(iree, target, (*IREE_FLAGS, *flags))
     progress(f"torch.export: {name_of(module)}")
     imported = import_module(module, example_inputs, example_kwargs, dynamic_shapes)
     name = name_of(module)
