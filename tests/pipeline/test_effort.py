@@ -109,6 +109,7 @@ def test_fast_loads_beside_the_use_where_loading_ahead_would_lose(monkeypatch: p
 
     monkeypatch.setattr(portfolio, "shortfalls", short)
     monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: None)
+    monkeypatch.setattr(portfolio, "ordered_plans", lambda *_: ())
     monkeypatch.setattr(plan_rules, "WHERE_TIGHT", ())
     done = compiled(ir, "gfx1100", Effort.FAST)
     assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, it stands worse",)
