@@ -23,7 +23,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -187,11 +186,11 @@ def _own_secret() -> bytes:
 
 def _make_secret(path: Path) -> None:
     """A new key under ``path``, or the one that another process made meanwhile."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as stream:
-            stream.write(secrets.token_hex(_LEAST_SECRET) + "\n")
+            stream.write(os.urandom(_LEAST_SECRET).hex() + "\n")
             stream.flush()
             os.fsync(stream.fileno())
         os.link(partial, path)

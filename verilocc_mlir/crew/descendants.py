@@ -7,7 +7,6 @@ started by another one has the other's mark before its own.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,7 +30,7 @@ class JobWorker(Worker):
     """
 
     def __init__(self, work: Callable[[], None], fork: Callable[[int, int, str], Any] | None = None) -> None:
-        self._mark = secrets.token_hex(16)
+        self._mark = os.urandom(16).hex()
         self._fork = fork
         super().__init__(work)
 

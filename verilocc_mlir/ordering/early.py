@@ -141,7 +141,7 @@ class _Region:
         self._depth = self._depths(region)
         # By atom: the ready items that access it; what each of them would change is kept.
         self._touching: dict[int, set[int]] = {}
-        self._changes: dict[int, list[float]] = {}
+        self._changes: dict[int, list[tuple[int, float]]] = {}
         missing = dict.fromkeys(region, 0)
         for number in region:
             for other in block.items[number].before:
@@ -169,25 +169,28 @@ class _Region:
         return depth
 
     def _watch(self, number: int) -> None:
-        accesses = self._block.accesses
-        for atom in accesses.of(number):
+        for atom in self._block.accesses.of(number):
             self._touching.setdefault(atom, set()).add(number)
-        self._changes[number] = self._pressure.change(accesses.reads[number], accesses.writes[number])
+        self._note_change(number)
+
+    def _note_change(self, number: int) -> None:
+        accesses = self._block.accesses
+        change = self._pressure.change(accesses.reads[number], accesses.writes[number])
+        self._changes[number] = [(of, more) for of, more in enumerate(change) if more]
 
     def _rank(self, number: int) -> tuple[float, float, float, int]:
         """By registers where they are short, or would be; else by waiting; of equals, what most hangs on."""
-        late = max([self._wanted[number], *(self._busy.get(t.kind, 0.0) for t in self._block.timings[number])])
-        waits = max(late - self._now, 0.0) // self._slot
-        return self._added(self._changes[number]), waits, -self._depth[number], -number
+        late = self._wanted[number]
+        for t in self._block.timings[number]:
+            late = max(late, self._busy.get(t.kind, 0.0))
+        waits = (late - self._now) // self._slot if late > self._now else 0.0
+        changes = self._changes[number]
+        return self._added(changes) if changes else 0.0, waits, -self._depth[number], -number
 
-    def _added(self, change: Sequence[float]) -> float:
+    def _added(self, changes: Sequence[tuple[int, float]]) -> float:
         """Registers that an item adds in files that are short, or would be."""
-        limits = self._pressure.room.limits
-        return sum(
-            more
-            for more, used, limit in zip(change, self._pressure.used, limits, strict=True)
-            if more and (used > limit - MARGIN or used + more > limit)
-        )
+        used, limits = self._pressure.used, self._pressure.room.limits
+        return sum(more for of, more in changes if used[of] > limits[of] - MARGIN or used[of] + more > limits[of])
 
     def _place(self, number: int) -> None:
         block, accesses = self._block, self._block.accesses
@@ -198,7 +201,7 @@ class _Region:
             self._touching[atom].discard(number)
             again |= self._touching[atom]
         for other in again:
-            self._changes[other] = self._pressure.change(accesses.reads[other], accesses.writes[other])
+            self._note_change(other)
         start = self._now
         for t in block.timings[number]:
             self._busy[t.kind] = max(self._busy.get(t.kind, 0.0), self._now) + t.issue
