@@ -10,6 +10,9 @@ from toolchain_support import by_triton, instructions, source, tritons
 from verilocc_mlir.errors import ToolchainError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain import ToolchainChoice
 from verilocc_mlir.toolchain.drivers import triton
 from verilocc_mlir.toolchain.drivers.job import LlvmJob, Point
 from verilocc_mlir.toolchain.drivers.triton import (
@@ -29,6 +32,11 @@ def test_functions_that_are_called() -> None:
     with pytest.raises(UnsupportedError, match=r"k\.ll: helper is called, not a kernel.*\n.*--toolchain=llc"):
         driven.llvm_allocate(pre, LlvmPhase.SGPR)
     refuse_called_functions(driven.to_pre_ra(source("mmra.ll")))
+    # Said before a text is read that has LLVM 24's notes of the lanes that hold saved scalars.
+    with pytest.raises(UnsupportedError, match=r"k\.ll: helper is called, not a kernel"):
+        compile_module(
+            source("saved_in_lanes.ll").encode(), "k.ll", Settings("gfx942", toolchain=ToolchainChoice.TRITON)
+        )
 
 
 def test_whole_wave_code_that_a_pass_would_change_again() -> None:

@@ -27,7 +27,7 @@ _MOVES_WITH_IT = re.compile(
 )
 _PLACELESS = (OperandKind.REGISTER, OperandKind.IMMEDIATE)
 _WITHOUT_CODE = ("IMPLICIT_DEF", "KILL")
-_OTHER_NAMES = re.compile(r"src_(?:vccz|execz|scc|pops)")
+_OTHER_NAMES = ("src_vccz", "src_execz", "src_scc", "src_pops")
 _MEMORY = re.compile(
     r"(?P<flags>(?:(?:non-temporal|dereferenceable|invariant|\"[\w-]+\") )*)(?P<way>load store|load|store) "
     r"\((?:s(?P<bits>[0-9]+)|<(?P<lanes>[0-9]+) x s(?P<lane>[0-9]+)>)\)"
@@ -131,7 +131,7 @@ def _stays(i: Instruction) -> bool:
         bool(_STAYING_FLAGS.intersection(i.flags))
         or bool(_MOVES_WITH_IT.sub("", i.tail))
         or bool(i.leading)
-        or any(o.kind is OperandKind.REGMASK or _OTHER_NAMES.match(o.phys) for o in i.all_operands)
+        or any(o.kind is OperandKind.REGMASK or o.phys.startswith(_OTHER_NAMES) for o in i.all_operands)
         or (_touches_memory(i) and any(_access(text) is None for text in i.memory))
     )
 

@@ -62,6 +62,9 @@ class LlcDriver(Struct, frozen=True):
         command += [f"-O{options.opt_level}", *options.llc_options, *_flags(job), "-o", "-", "-"]
         return _run(command, job.source, job.stage, options, running, loaded_after=0)
 
+    def check(self, mir: str, where: str) -> None:
+        """See ``Driver``: llc goes on from any."""
+
     @property
     def assembles(self) -> bool:
         """See ``Driver``."""

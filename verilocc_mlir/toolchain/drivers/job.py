@@ -107,6 +107,10 @@ class Driver(Protocol):
         """Do the job; ``stdout`` is the text or file. ``running`` can end it from another thread."""
         ...
 
+    def check(self, mir: str, where: str) -> None:
+        """Raise UnsupportedError if it cannot go on from machine IR of the functions in this text."""
+        ...
+
     @property
     def assembles(self) -> bool:
         """Whether there is an assembler."""

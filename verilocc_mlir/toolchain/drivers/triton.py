@@ -86,7 +86,7 @@ class TritonDriver(Struct, frozen=True):
         if not job.machine:
             run = self._compile(replace(job, source=_with_file_name(job.source)), running)
             return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
-        refuse_called_functions(job.source.decode(), where=options.input_name)
+        self.check(job.source.decode(), options.input_name)
         return self.resume(job, running)
 
     def resume(self, job: LlvmJob, running: RunningTools) -> ToolRun:
@@ -158,6 +158,10 @@ class TritonDriver(Struct, frozen=True):
             "object": job.stop is None and job.kind == "obj" and (not job.machine or job.start is not None),
         }
         return self._ask(question, job.source, job.stage, options, running)
+
+    def check(self, mir: str, where: str) -> None:
+        """See ``Driver``."""
+        refuse_called_functions(mir, where=where)
 
     @property
     def assembles(self) -> bool:
