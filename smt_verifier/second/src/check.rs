@@ -385,8 +385,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC:
-/// none of its terminators names what it restores, or reads SCC (spec 12.3).
+/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC
+/// and M0: none of its terminators names what it restores, or reads those (spec 12.3).
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
@@ -396,8 +396,8 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
         let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
-        let asks = i.has("returns") && i.operands.iter().any(|o| o.reads() && o.names("scc"));
-        let asks = asks && !context.preserved.is_empty();
+        let overwritten = |o: &Operand| o.register.is_some_and(|own| own.name == "scc" || own.name.starts_with("m0"));
+        let asks = !context.preserved.is_empty() && i.operands.iter().any(|o| o.reads() && overwritten(o));
         ensure!(kept && !asks, "callee-saved", i, "LLVM has restored what is named here, or overwritten it");
     }
     Ok(())
