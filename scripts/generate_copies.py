@@ -3,7 +3,8 @@
     python scripts/generate_copies.py [--count N] [--seed S]
 
 Each function has three blocks of up to 22 instructions with random flags, widths, halves of tuples, implicit operands,
-early clobbers and calls with register masks; of gfx90a with AGPRs and matrix operations. Those that llc's machine verifier refuses are left out.
+early clobbers and calls with register masks; of gfx90a also with AGPRs and matrix operations. Those that llc's machine
+verifier refuses are left out.
 ``PROCESSOR.before.mir`` is the text as llc prints it, ``PROCESSOR.after.mir`` what ``-run-pass=machine-cp`` makes of
 it.
 """

@@ -219,9 +219,9 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     for block in lanes.function.blocks if bounds.callee_saved else ():
         rows = [(i, opcode.traits) for i in block.instructions if (opcode := lanes.tables.opcode(i.opcode)) is not None]
         returns = any("returns" in traits for _, traits in rows)
-        for i, _ in [row for row in rows if returns and "terminator" in row[1]]:
+        for i, traits in [row for row in rows if returns and "terminator" in row[1]]:
             named = [o for o in i.operands if o.reads or o.is_def]
-            overwritten = any(o.reads and o.register.startswith(_OVERWRITTEN) for o in named)
+            overwritten = "branch" not in traits and any(o.reads and o.register.startswith(_OVERWRITTEN) for o in named)
             if overwritten or any(not restored.isdisjoint(lanes.keys(o, i)) for o in named):
                 raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 
