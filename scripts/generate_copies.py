@@ -3,7 +3,8 @@
     python scripts/generate_copies.py [--count N] [--seed S]
 
 Each function has three blocks of up to 22 instructions with random flags, widths, halves of tuples, implicit operands,
-early clobbers and calls with register masks. Those that llc's machine verifier refuses are left out.
+early clobbers and calls with register masks; of gfx90a also with AGPRs and matrix operations. Those that llc's machine
+verifier refuses are left out.
 ``PROCESSOR.before.mir`` is the text as llc prints it, ``PROCESSOR.after.mir`` what ``-run-pass=machine-cp`` makes of
 it.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "copies"
 FIXED = ("$m0", "$exec_lo")
 LIVE = [*(f"$vgpr{n}" for n in range(10)), *(f"$sgpr{n}" for n in range(12)), "$vcc_lo", "$vcc_hi"]
+AGPRS = [f"$agpr{n}" for n in range(8)]
 
 
 def parts(register: str) -> set[str]:
@@ -29,10 +31,10 @@ def parts(register: str) -> set[str]:
 
 
 class Block:
-    """Instructions at random; ``live``: registers that hold something."""
+    """Instructions at random; ``live``: registers that hold something; ``agprs``: there are AGPRs."""
 
-    def __init__(self, random_: random.Random, live: set[str]) -> None:
-        self._random, self.live = random_, live
+    def __init__(self, random_: random.Random, live: set[str], *, agprs: bool) -> None:
+        self._random, self.live, self._agprs = random_, live, agprs
         self._killed, self._written = set[str](), set[str]()
 
     def _register(self, width: int, file: str = "") -> str:
@@ -40,7 +42,7 @@ class Block:
         if file == "s" and width < 3 and self._random.random() < 0.1:
             return "$vcc" if width == 2 else self._random.choice(["$vcc_lo", "$vcc_hi", *FIXED])
         first = self._random.randrange(0, 8, {1: 1, 2: 2, 4: 4}[width])
-        name = "vgpr" if file == "v" else "sgpr"
+        name = f"{file}gpr"
         return "$" + "_".join(f"{name}{first + n}" for n in range(width))
 
     def _flags(self, register: str, *words: str) -> str:
@@ -77,7 +79,18 @@ class Block:
         self._killed, self._written = set[str](), set[str]()
         return text
 
+    def _of_both_files(self) -> str:
+        file, other = self._random.choice("av"), self._random.choice("av")
+        if self._random.random() < 0.6:
+            width = self._random.choice([1, 4, 4])
+            return f"{self._definition(width, file)} = COPY {self._use(width, other)}"
+        sources = f"{self._use(1, other)}, {self._use(1, 'v')}, {self._use(4, file)}"
+        opcode = f"V_MFMA_F32_4X4X1F32_{'vgprcd_' * (file == 'v')}e64"
+        return f"{self._definition(4, file)} = {opcode} {sources}, 0, 0, 0, implicit $mode, implicit $exec"
+
     def _chosen(self, share: float) -> str:
+        if self._agprs and share < 0.8:
+            return self._of_both_files()
         often = self._random.random() < 0.1
         if share < 0.5:
             width = self._random.choice([1, 1, 1, 2, 2, 4])
@@ -107,13 +120,14 @@ class Block:
         return f"{early}{self._definition(1, 's')} = S_MOV_B32 {self._use(1, 's')}"
 
 
-def function(number: int, random_: random.Random) -> str:
+def function(number: int, random_: random.Random, *, agprs: bool) -> str:
     """One function."""
-    lists = [LIVE, *([r for r in LIVE if random_.random() < 0.3] or LIVE[:1] for _ in range(2))]
+    all_live = [*LIVE, *(AGPRS if agprs else ())]
+    lists = [all_live, *([r for r in all_live if random_.random() < 0.3] or LIVE[:1] for _ in range(2))]
     ends = ["    S_CBRANCH_SCC0 %bb.2, implicit undef $scc", "", "    S_ENDPGM 0"]
     lines = ["---", f"name: f{number}", "tracksRegLiveness: true", "noVRegs: true", "body: |"]
     for n, (live, end) in enumerate(zip(lists, ends, strict=True)):
-        block = Block(random_, {*live})
+        block = Block(random_, {*live}, agprs=agprs)
         lines += [
             f"  bb.{n}:",
             *(["    successors: %bb.1, %bb.2"] if n == 0 else []),
@@ -148,8 +162,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     DATA.mkdir(parents=True, exist_ok=True)
-    for processor in ("gfx942", "gfx1100"):
-        texts = {f"f{n}": function(n, random.Random(f"{given.seed} {n}")) for n in range(given.count)}
+    for processor in ("gfx942", "gfx1100", "gfx90a"):
+        agprs = processor == "gfx90a"
+        texts = {f"f{n}": function(n, random.Random(f"{given.seed} {n}"), agprs=agprs) for n in range(given.count)}
         while refused := {*re.findall(r"function:\s+(f\d+)", llc("".join(texts.values()), processor, "none")[1])}:
             texts = {name: text for name, text in texts.items() if name not in refused}
         before = llc("".join(texts.values()), processor, "none")[0]

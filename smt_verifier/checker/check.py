@@ -178,7 +178,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         live_virtual(lanes[1]),
         copied,
         propagated,
-        target.has_agprs and q.fields.get(_INFO + "hasSpilledVGPRs") == "true",
+        target.has_agprs,
     )
 
 

@@ -331,9 +331,11 @@ class Execution(Effects):
         if "no-code" in both.forms.opcode(b).traits:
             return
         kind, _, way = both.forms.opcode(b).value("spill").partition(",")
-        if both.spills_to_registers and kind != "S" and way.endswith(",save"):
-            raise Refused("callee-saved", f"{b.opcode} may write accumulators in threads that wait in the caller")
-        for key in self.both.after.operand_keys(b).defined:
+        keys = both.after.operand_keys(b)
+        # LLVM may keep the slot in accumulators, or make the object's address in any register that is free.
+        if (keys.of_frame and not kind) or (both.spills_to_registers and kind != "S" and way.endswith(",save")):
+            raise Refused("callee-saved", f"for {b.opcode} LLVM may write registers in threads that wait in the caller")
+        for key in keys.defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
                 message = (
                     f"{b.opcode} writes a register in threads that wait in the caller, and is not in wwmReservedRegs"

@@ -32,6 +32,8 @@ _ENTRIES = frozenset(
 _DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_sgpr50_sgpr51'"
 """Where a called function, and one of a chain, is given the scratch descriptor."""
 _ABSENT = ""
+_OVERWRITTEN = ("scc", "m0")
+"""What LLVM overwrites where it saves and restores (M0 with ``block-vgpr-csr``)."""
 _SCALARS = 102
 """SGPRs that have a number."""
 
@@ -53,8 +55,8 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         Refused: it does not.
     """
     is_entry, enters = p.fields.get(_INFO + "isEntryFunction", "false") == "true", convention in _ENTRIES
-    if not enters and any(name == "scc" for block in q.blocks[:1] for name, _ in block.liveins):
-        raise Refused("header", "LLVM's prologue may overwrite SCC, which the first block declares")
+    if not enters and any(name.startswith(_OVERWRITTEN) for block in q.blocks[:1] for name, _ in block.liveins):
+        raise Refused("header", "LLVM's prologue may overwrite SCC and M0, one of which the first block declares")
     if is_entry != enters:
         raise Refused("header", f"isEntryFunction is {is_entry}, of a function whose convention is {convention}")
     _check_places(p, {"frameOffsetReg": ("'$sgpr33'", "'$fp_reg'", _ABSENT)})
@@ -221,7 +223,7 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
     """No terminator of a block that returns names what LLVM restores before the first of them: vector registers that
     the convention preserves and some instruction defines, and, ``saved_later``, scalar ones (SILowerSGPRSpills.cpp,
-    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor does a return read SCC, which that overwrites.
+    restoreCalleeSavedRegs; PrologEpilogInserter.cpp). Nor does one read what that overwrites.
 
     Raises:
         Refused: one does.
@@ -232,7 +234,7 @@ def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
         returns = any("returns" in traits for _, traits in rows)
         for i, traits in [row for row in rows if returns and "terminator" in row[1]]:
             named = [o for o in i.operands if o.reads or o.is_def]
-            overwritten = "returns" in traits and any(o.reads and o.register == "scc" for o in named)
+            overwritten = "branch" not in traits and any(o.reads and o.register.startswith(_OVERWRITTEN) for o in named)
             if overwritten or any(not restored.isdisjoint(lanes.keys(o, i)) for o in named):
                 raise Refused("callee-saved", f"{i.opcode} names what LLVM has restored", f"line {i.line}")
 

@@ -187,8 +187,7 @@ class _Pass:
         if number >= len(row.opcode.operands):
             return False
         cls = tables.register_class(row.opcode.operands[number].classes[self._processor.mode])
-        either = self._processor.has_agprs and number in row.opcode.numbers("either")
-        return cls is not None and (tables.either_file(cls) if either else cls).contains(register)
+        return cls is not None and cls.contains(register)
 
     def _suits_copy(self, of: Register, to: Register) -> bool:
         """Whether some class has both (isForwardableRegClassCopy)."""

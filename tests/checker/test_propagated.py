@@ -16,7 +16,7 @@ from smt_verifier.checker.tables import tables
 from smt_verifier.checker.text import read
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "copies"
-PROCESSORS = ("gfx942", "gfx1100")
+PROCESSORS = ("gfx942", "gfx1100", "gfx90a")
 
 
 def words(function: Function) -> list[list[str]]:

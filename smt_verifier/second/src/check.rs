@@ -392,8 +392,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC:
-/// none of its terminators names what it restores, or reads SCC (spec 12.3).
+/// LLVM restores what a function must leave as it was before the first terminator of a block that returns, and overwrites SCC
+/// and M0: none of its terminators names what it restores, or reads those (spec 12.3).
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
@@ -403,11 +403,16 @@ fn restored_before_read(context: &Context<'_>) -> Done {
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
     for i in q.blocks.iter().filter(returns).flat_map(|b| &b.instructions).filter(|i| i.has("terminator")) {
         let kept = !i.lanes(|o| o.reads() || o.is_def()).iter().any(|lane| restored.contains(lane));
-        let asks = i.has("returns") && i.operands.iter().any(|o| o.reads() && o.names("scc"));
-        let asks = asks && !context.preserved.is_empty();
+        let overwritten = |o: &Operand| o.register.is_some_and(|own| own.name == "scc" || own.name.starts_with("m0"));
+        let asks =
+            !i.has("branch") && !context.preserved.is_empty() && i.operands.iter().any(|o| o.reads() && overwritten(o));
         ensure!(kept && !asks, "callee-saved", i, "LLVM has restored what is named here, or overwritten it");
     }
     Ok(())
+}
+
+fn names_object(i: &Instruction) -> bool {
+    i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame))
 }
 
 /// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block, or of blocks
@@ -476,7 +481,7 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
         !odd && limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit))
     };
     let usable: Vec<u32> = (first..end).filter(usable).collect();
-    let of_frame = |i: &&Instruction| i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
+    let of_frame = |i: &&Instruction| names_object(i);
     let ahead: Vec<BTreeSet<usize>> = q.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
     let loops = behind::loops(&ahead);
     for (number, block) in q.blocks.iter().enumerate() {
@@ -748,10 +753,12 @@ impl<'a> Walk<'a> {
         let other = self.state.threads().any(|class| class.active && class.kind == 'O');
         let entry = info(self.context.after, "isEntryFunction") == "true";
         let asked = (other || wide) && !entry && !q.has("no-code") && self.is_last();
-        // LLVM may keep slots of vectors in registers of the other vector file, which nobody saves.
-        let elsewhere = self.context.processor.has_agprs && info(self.context.after, "hasSpilledVGPRs") == "true";
-        let saves = matches!(q.spill(), Some((kind, _, true)) if kind != "S");
-        ensure!(!(asked && elsewhere && saves), "callee-saved", q, "it may write accumulators that are not set aside");
+        // LLVM may keep slots of vectors in registers of the other vector file, or have the address of an object in one.
+        let taken = match q.spill() {
+            Some((kind, _, saves)) => saves && kind != "S" && self.context.processor.has_agprs,
+            None => names_object(q),
+        };
+        ensure!(!(asked && taken), "callee-saved", q, "LLVM may write registers for it that are not set aside");
         let set_aside = |lane: &Lane| !lane.vector || self.context.reserved_after.contains(&lane.a);
         let fits = !asked || q.lanes(Operand::is_def).iter().all(set_aside);
         ensure!(fits, "callee-saved", q, "a register that is not set aside for whole waves");
@@ -995,7 +1002,7 @@ impl<'a> Walk<'a> {
         if !self.is_search {
             self.compared += forms::compare(context, p, q, Mode::Pair)?;
         }
-        let expands = p.has("call") || q.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame));
+        let expands = p.has("call") || names_object(q);
         if expands {
             self.state.bury();
         }

@@ -31,8 +31,9 @@ pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
     let stage = convention.strip_prefix("amdgpu_").unwrap_or("");
     let enters =
         convention == "spir_kernel" || matches!(stage, "kernel" | "cs" | "es" | "gs" | "hs" | "ls" | "ps" | "vs");
-    let scc = q.blocks.first().is_some_and(|block| block.liveins.iter().any(|(register, _)| register.name == "scc"));
-    ensure!(enters || !scc, "header", "", "the first block declares SCC, which LLVM's prologue may overwrite");
+    let mut given = q.blocks.first().into_iter().flat_map(|block| &block.liveins);
+    let overwritten = given.any(|(register, _)| register.name == "scc" || register.name.starts_with("m0"));
+    ensure!(enters || !overwritten, "header", "", "the first block declares what LLVM's prologue may overwrite");
     ensure!((info(p, "isEntryFunction") == "true") == enters, "header", "", "{convention} against isEntryFunction");
     let more = q.stack.len() > p.stack.len();
     let calls = q.instructions().any(|i| i.has("call") && (more || !enters && !i.has("returns")));

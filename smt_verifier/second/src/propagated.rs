@@ -202,11 +202,8 @@ impl Target<'_> {
             let own = self.register(i, &i.operands[number]);
             return own.is_some_and(|own| own.file == register.file && own.units.len() == register.units.len());
         }
-        let Some(class) = i.opcode.row(number).and_then(|row| tables().class(row.class(self.processor))) else {
-            return false;
-        };
-        let either = self.processor.has_agprs && i.opcode.numbers("either").contains(&number);
-        if either { class.in_either_file() } else { class }.contains(register)
+        let class = i.opcode.row(number).and_then(|row| tables().class(row.class(self.processor)));
+        class.is_some_and(|class| class.contains(register))
     }
 
     /// Whether an implicit use overlaps a register, other than one operand (hasImplicitOverlap).
