@@ -391,7 +391,11 @@ def _tiles(count: int, columns: int) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "columns"),
-    [pytest.param(1, 1, marks=LOST_ON_THE_PATH), pytest.param(4, 2, marks=LOST_ON_THE_PATH), (16, 4)],
+    [
+        pytest.param(1, 1, marks=LOST_ON_THE_PATH),
+        pytest.param(4, 2, marks=LOST_ON_THE_PATH),
+        pytest.param(16, 4, marks=LOST_ON_THE_PATH),
+    ],
 )
 def test_what_matrix_operations_read_for_threads_that_left_the_loop_stays(count: int, columns: int) -> None:
     """A thread that has left a loop waits with what the operands held in its last iteration, and the matrix

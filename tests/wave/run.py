@@ -164,10 +164,15 @@ class Run:
             if line.name in ("s_endpgm", "tail"):
                 return self.stored
             if line.name.startswith(("s_branch", "s_cbranch")):
-                at = self.labels[line.label] if self._is_taken(line, gone=at - 1 in through) else at
+                at = self._at(line.label) if self._is_taken(line, gone=at - 1 in through) else at
             elif line.name != "label":
                 self._step(line)
         raise Unknown("it does not end")
+
+    def _at(self, label: str) -> int:
+        if label not in self.labels:
+            raise Unknown(f"{label} is not printed, so that no assembler takes it")
+        return self.labels[label]
 
     def _is_taken(self, line: Line, *, gone: bool) -> bool:
         kind = line.name.rpartition("_")[2]
