@@ -146,7 +146,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     has_pointer = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(
         units_named(lanes[1], _BASE_POINTER)
     )
-    check_taken(q, lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
+    check_taken(lanes[0], lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
     check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     check_free(lanes[1], bounds)
     check_restored(lanes[1], bounds, saved_later=saved_later)

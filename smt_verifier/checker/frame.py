@@ -126,17 +126,18 @@ def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(q: Function, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
-    """No instruction of Q names what LLVM takes for itself because of what Q adds (13.4): the frame pointer of a called
-    function that has one (``has_pointer``), by which LLVM saves vector registers. None reads what is kept for long
-    branches; nor what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes: LLVM moves it,
-    wherever an operand is that very register.
+def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
+    """No instruction of either text names the frame pointer of a called function that has one (``has_pointer``), by
+    which LLVM addresses slots and saves vector registers (6, 13.4). None of Q reads what is kept for long branches; nor
+    what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes: LLVM moves it, wherever an
+    operand is that very register. ``p``, ``lanes``: of P and Q.
 
     Raises:
         Refused: some instruction does.
     """
+    q = lanes.function
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if has_pointer and not is_entry else ""
-    if not lanes.named.isdisjoint(units_named(lanes, frame)):
+    if not units_named(lanes, frame).isdisjoint(p.named | lanes.named):
         raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
     names = [q.fields.get(_INFO + name, "") for name in ("sgprForEXECCopy", "longBranchReservedReg")]

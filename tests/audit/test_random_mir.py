@@ -87,17 +87,21 @@ def targets(switch: str) -> tuple[str, ...]:
     return tuple(ONLY_ON.get(switch, TARGETS))
 
 
-def proved(pair: Pair, allocator: str = "greedy") -> None:
-    """Of what basic and fast make, the search proves all, and some have no certificate: fast keeps values of waiting
-    threads in slots, block by block. On gfx90a fast may write over the scratch descriptor, which is refuted.
+NO_PROOF = "proved by the search without a certificate, or refuted for the scratch descriptor"
+
+
+def is_proved(pair: Pair, allocator: str = "greedy") -> bool:
+    """Of what basic and fast make, the search proves all; some have no certificate, as where fast keeps values of
+    waiting threads in slots, block by block: that is no proof. On gfx90a a random text may write over the scratch
+    descriptor, by which fast then reloads: that is refuted. Anything else fails.
     """
     report = pair.audit()
-    findings = [
-        f for done in report.functions for f in done.findings if allocator == "greedy" or f.rule != "certificate"
-    ]
+    findings = [f for done in report.functions for f in done.findings]
+    others = [render(f) for f in findings if f.rule != "certificate" or allocator == "greedy"]
     known = _DESCRIPTOR if (allocator, pair.cpu) == ("fast", "gfx90a") else re.compile("(?!)")
-    assert [text for text in map(render, findings) if not known.search(text)] == []
-    assert report.outcome is Outcome.PROVED or allocator != "greedy"
+    assert [text for text in others if not known.search(text)] == []
+    assert (report.outcome is Outcome.PROVED) == (not findings)
+    return not findings
 
 
 def test_the_same_seed_gives_the_same_text() -> None:
@@ -175,13 +179,17 @@ def test_what_llvm_allocates_is_proved(seed: int, switch: str, allocator: str) -
     choices = targets(switch)
     cpu = choices[(seed + switches().index(switch) + sorted(PASSES).index(allocator)) % len(choices)]
     text = random_mir(seed, cpu, only(switch))
+    all_proved = True
     for phase in (0, 2):
         pair = allocated(text, cpu, phase, allocator)
         if switch == "inactive" and pair.audit().outcome is Outcome.UNKNOWN:
             # LLVM reloads under a narrower EXEC what an instruction reads of threads that wait: outside the theorem.
             assert pair.rules() <= {"inactive-lanes", "certificate"}
+            all_proved = False
         else:
-            proved(pair, allocator)
+            all_proved &= is_proved(pair, allocator)
+    if not all_proved:
+        pytest.xfail(NO_PROOF)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -189,6 +197,7 @@ def test_what_llvm_allocates_is_proved(seed: int, switch: str, allocator: str) -
 def test_everything_together_is_proved(allocator: str, seed: int) -> None:
     cpu = TARGETS[seed % len(TARGETS)]
     text = random_mir(seed, cpu, replace(Features(), size=25))
+    all_proved = True
     for phase in (0, 2):
         try:
             pair = allocated(text, cpu, phase, allocator)
@@ -196,4 +205,6 @@ def test_everything_together_is_proved(allocator: str, seed: int) -> None:
             if "ran out of registers" in str(error):
                 pytest.skip(f"LLVM's {allocator} allocator gives up")
             raise
-        proved(pair, allocator)
+        all_proved &= is_proved(pair, allocator)
+    if not all_proved:
+        pytest.xfail(NO_PROOF)

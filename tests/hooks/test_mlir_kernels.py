@@ -78,11 +78,15 @@ def test_ir_is_distinct_and_has_matrix_instructions(package: str) -> None:
 @needs_bindings
 @pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_the_spine_proves_them_with_our_allocation(package: str, target: str) -> None:
+    """LLVM's allocation may stand where it is as cheap and spills less, but not in all."""
+    allocators: set[str] = set()
     for config, ir in kernels(2, 6, [target], accept=lambda c: small(c) and not getattr(c, "guarded", False)):
         report = compile_ir(ir, RocdlTarget(target, opt_level=3), where=config.name).report
         assert report.outcome is Outcome.PROVED
-        if not any("LLVM's is as cheap as ours by the model" in note for note in report.notes):
-            assert [p.allocator for f in report.functions for p in f.phases] == ["deterministic", "deterministic"]
+        of_kernel = {p.allocator for f in report.functions for p in f.phases}
+        assert of_kernel == {"deterministic"} or any("LLVM's is as cheap as ours" in note for note in report.notes)
+        allocators |= of_kernel
+    assert "deterministic" in allocators
 
 
 @needs_bindings

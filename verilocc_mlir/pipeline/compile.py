@@ -372,7 +372,7 @@ def lower(opened: Opened, promising: Callable[[Work, str], Promises]) -> Lowered
 def _pre_ra(opened: Opened) -> tuple[Opened, str, str]:
     """Machine IR of LLVM IR before the first phase, and that IR as LLVM takes it."""
     pre = _as_llvm_reads(opened, partial(to_pre_ra, opened.work.compiler))
-    opened.work.compiler.driver.check(pre.mir, opened.work.path)
+    opened.work.compiler.driver.check_resumable(pre.mir, opened.work.path)
     if pre.changes:
         opened.work.events.note(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
     if names := ", ".join(trapped(pre.mir)):

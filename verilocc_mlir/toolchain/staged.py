@@ -62,7 +62,7 @@ class LlcDriver(Struct, frozen=True):
         command += [f"-O{options.opt_level}", *options.llc_options, *_flags(job), "-o", "-", "-"]
         return _run(command, job.source, job.stage, options, running, loaded_after=0)
 
-    def check(self, mir: str, where: str) -> None:
+    def check_resumable(self, mir: str, where: str) -> None:
         """See ``Driver``: llc goes on from any."""
 
     @property

@@ -349,9 +349,9 @@ fn saves_vectors(context: &Context<'_>) -> Done<bool> {
     Ok(info(q, "isWholeWaveFunction") == "true")
 }
 
-/// No instruction of Q names what LLVM takes for itself because of what Q adds (spec 13.4): the frame pointer of a called
-/// function that has one, by which LLVM saves vector registers. None reads what is kept for long branches; nor what keeps EXEC,
-/// but to write EXEC, where no scalars are still to be spilled to lanes: LLVM moves it.
+/// No instruction of either text names the frame pointer of a called function that has one, by which LLVM addresses slots and
+/// saves vector registers (spec 6, 13.4). None of Q reads what is kept for long branches; nor what keeps EXEC, but to write EXEC,
+/// where no scalars are still to be spilled to lanes: LLVM moves it.
 fn nothing_taken(context: &Context<'_>) -> Done {
     let q = context.after;
     let units = |key: &str| -> Set<u32> {
@@ -362,7 +362,8 @@ fn nothing_taken(context: &Context<'_>) -> Done {
     let realigned =
         tables().register("sgpr34").is_some_and(|r| r.units.iter().any(|unit| context.limits.kept.contains(unit)));
     let keeps = (realigned || wants_frame_pointer(context)) && info(q, "isEntryFunction") != "true";
-    let is_free = !keeps || units("frameOffsetReg").is_disjoint(&context.touched_after);
+    let frame = if keeps { units("frameOffsetReg") } else { Set::default() };
+    let is_free = !context.touched.iter().any(|unit| frame.contains(unit));
     ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = units("stackPtrOffsetReg");

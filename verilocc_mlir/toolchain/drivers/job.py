@@ -107,8 +107,12 @@ class Driver(Protocol):
         """Do the job; ``stdout`` is the text or file. ``running`` can end it from another thread."""
         ...
 
-    def check(self, mir: str, where: str) -> None:
-        """Raise UnsupportedError if it cannot go on from machine IR of the functions in this text."""
+    def check_resumable(self, mir: str, where: str) -> None:
+        """Raise UnsupportedError if it cannot go on from machine IR of the functions in ``mir``.
+
+        Args:
+            where: the input, for the message.
+        """
         ...
 
     @property

@@ -86,7 +86,7 @@ class TritonDriver(Struct, frozen=True):
         if not job.machine:
             run = self._compile(replace(job, source=_with_file_name(job.source)), running)
             return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
-        self.check(job.source.decode(), options.input_name)
+        self.check_resumable(job.source.decode(), options.input_name)
         return self.resume(job, running)
 
     def resume(self, job: LlvmJob, running: RunningTools) -> ToolRun:
@@ -159,7 +159,7 @@ class TritonDriver(Struct, frozen=True):
         }
         return self._ask(question, job.source, job.stage, options, running)
 
-    def check(self, mir: str, where: str) -> None:
+    def check_resumable(self, mir: str, where: str) -> None:
         """See ``Driver``."""
         refuse_called_functions(mir, where=where)
 
