@@ -25,7 +25,7 @@ pub use judged::Judged;
 ///
 /// # Errors
 /// There is none, or [`verilocc_check::audit::USAGE`] for an unknown processor or function.
-pub fn certify(files: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Judged> {
+pub fn certify(files: [File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Judged> {
     with_context(files, cpu, function, saved_later, |context| {
         let (mut own, texts) = (context.clone(), texts(context)?);
         produce::certify(&mut own, &texts, |text| Judged::of(context, &texts, text))

@@ -26,7 +26,7 @@ fn run() -> Result<ExitCode, ExitCode> {
     let [before, after] = &SELF.read([before, after])?;
     std::panic::set_hook(Box::new(|_| {}));
     let made = catch_unwind(|| -> Done<Judged> {
-        certify([&text::read(before)?, &text::read(after)?], cpu, given.function.as_deref(), given.has("--saved-later"))
+        certify([text::read(before)?, text::read(after)?], cpu, given.function.as_deref(), given.has("--saved-later"))
     });
     let made = made.unwrap_or_else(|_| Err(Refused::new("certificate", "the search ended unforeseen", "")));
     if let Ok(judged) = &made {

@@ -21,7 +21,7 @@ fn case(name: &str) -> (String, String, String) {
 fn made(name: &str) -> Vec<Done<Judged>> {
     let (before, after, target) = case(name);
     let (p, q) = (text::read(&before).unwrap(), text::read(&after).unwrap());
-    let make = |function: &Function| certify([&p, &q], &target, Some(&function.name), false);
+    let make = |function: &Function| certify([p.clone(), q.clone()], &target, Some(&function.name), false);
     p.functions.iter().map(make).collect()
 }
 
@@ -72,7 +72,7 @@ fn an_unknown_processor_or_function_is_no_fault_of_the_texts() {
     let (before, after, _) = case(RIGHT[0]);
     let (p, q) = (text::read(&before).unwrap(), text::read(&after).unwrap());
     for (cpu, function) in [("gfx1", None), ("gfx942", Some("nobody"))] {
-        let error = certify([&p, &q], cpu, function, false).err().map(|error| error.rule);
+        let error = certify([p.clone(), q.clone()], cpu, function, false).err().map(|error| error.rule);
         assert_eq!(error, Some(verilocc_check::audit::USAGE));
     }
 }

@@ -21,7 +21,7 @@ pub const USAGE: &str = "usage";
 pub fn audit_phase(
     before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
 ) -> Done<usize> {
-    with_context([&text::read(before)?, &text::read(after)?], cpu, function, saved_later, |context| {
+    with_context([text::read(before)?, text::read(after)?], cpu, function, saved_later, |context| {
         judge(context, certificate, None)
     })
 }
@@ -45,11 +45,13 @@ pub fn judge(context: &mut Context<'_>, certificate: &str, texts: Option<&Texts>
 /// # Errors
 /// As [`audit_phase`].
 pub fn with_context<T>(
-    [p, q]: [&File; 2], cpu: &str, function: Option<&str>, saved_later: bool,
+    [mut p, mut q]: [File; 2], cpu: &str, function: Option<&str>, saved_later: bool,
     then: impl FnOnce(&mut Context<'_>) -> Done<T>,
 ) -> Done<T> {
     let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
-    let (mut x, mut y) = (named(p, function)?.clone(), named(q, function)?.clone());
+    let (at, of_q) = (position(&p, function)?, position(&q, function)?);
+    let promised = promises(&p, &p.functions[at].name);
+    let (mut x, mut y) = (p.functions.swap_remove(at), q.functions.swap_remove(of_q));
     wellformed::check(&x, processor)?;
     wellformed::check(&y, processor)?;
     module::compare(&p.module, &q.module, processor)?;
@@ -70,7 +72,7 @@ pub fn with_context<T>(
     resolve(&mut y, &objects, coarse, wave32, of_function.xnack)?;
     let mut context = Context::new(&x, &y, &of_function, &limits, &objects, coarse)?;
     let preserved = limits::preserved(&convention, processor)?;
-    context.promised = promises(p, &x.name).difference(&preserved).copied().collect();
+    context.promised = promised.difference(&preserved).copied().collect();
     context.preserved = preserved;
     context.convention = convention;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
@@ -95,9 +97,11 @@ fn promises(file: &File, name: &str) -> BTreeSet<u32> {
     custom.filter_map(|o| tables().mask(&o.text)).flatten().collect()
 }
 
-fn named<'a>(file: &'a File, name: Option<&str>) -> Done<&'a Function> {
-    let found: Vec<&Function> = file.functions.iter().filter(|f| name.is_none_or(|name| f.name == name)).collect();
-    match found.as_slice() {
+/// Where the function stands that is named, or the only one.
+fn position(file: &File, name: Option<&str>) -> Done<usize> {
+    let is_meant = |f: &Function| name.is_none_or(|name| f.name == name);
+    let places: Vec<usize> = (0..file.functions.len()).filter(|at| is_meant(&file.functions[*at])).collect();
+    match places[..] {
         [one] => Ok(one),
         [] => Err(Refused::new(USAGE, "no such function", "")),
         _ => Err(Refused::new(USAGE, "several functions: name one with --function=NAME", "")),

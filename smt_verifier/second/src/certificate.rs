@@ -44,11 +44,11 @@ pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
     while !rest.is_empty() {
         let end = rest.find("\nblock ").map_or(rest.len(), |end| end + 1);
         let (part, others) = rest.split_at(end);
-        let tree = parse("Part", part, line).map_err(|error| Refused { rule: "certificate", ..error })?;
+        let parsed = parse("Part", part, line).map_err(|error| Refused { rule: "certificate", ..error })?;
         let place = format!("block {}", parts.len());
         let most = budget.min(MOST_CLAIMS);
         let mut left = most;
-        let read = block(&tree, parts.len(), context, &mut left);
+        let read = block(parsed.tree(), parts.len(), context, &mut left);
         budget -= most - left;
         parts.push(need!(read, "certificate", place.as_str(), "numbers, names or lines that do not fit"));
         line += part.matches('\n').count();
@@ -58,7 +58,7 @@ pub fn read(text: &str, context: &Context<'_>) -> Done<Vec<BlockPart>> {
     Ok(parts)
 }
 
-fn block(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) -> Option<BlockPart> {
+fn block(tree: Tree<'_>, number: usize, context: &Context<'_>, budget: &mut usize) -> Option<BlockPart> {
     let (claims, steps) = (tree.child("Entry"), tree.child("Steps"));
     // The first block has no claims. One that is reached has steps.
     let fits = tree.number() == Some(number as u64) && (number > 0 || claims.is_none());
@@ -81,7 +81,7 @@ fn block(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
     splits.all(|split| split.numbers().is_some_and(|one| part.splits.insert(one[0]))).then_some(part)
 }
 
-fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) -> Option<Claimed> {
+fn entry(tree: Tree<'_>, number: usize, context: &Context<'_>, budget: &mut usize) -> Option<Claimed> {
     let classes = vec![Part::default()];
     let mut entry = Claimed { classes, place: format!("entry of block {number}"), ..Claimed::default() };
     for class in tree.all("Threads") {
@@ -118,7 +118,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
             }
         }
         let mut claims = Claims::default();
-        for claim in &claimed.inner {
+        for claim in claimed.inner() {
             let range = claim.child("Range");
             match claim.rule {
                 "Holds" => claims.holds.extend(spell(range?, claim.child("Lane"), context, numbers.len(), budget)?),
@@ -146,7 +146,7 @@ fn entry(tree: &Tree, number: usize, context: &Context<'_>, budget: &mut usize) 
 }
 
 /// The number, or the numbers from one to a greater one.
-fn span(tree: &Tree) -> Option<std::ops::RangeInclusive<u32>> {
+fn span(tree: Tree<'_>) -> Option<std::ops::RangeInclusive<u32>> {
     match tree.numbers()?[..] {
         [one] => Some(one..=one),
         [first, last] => Some(first..=last).filter(|_| first < last),
@@ -157,7 +157,7 @@ fn span(tree: &Tree) -> Option<std::ops::RangeInclusive<u32>> {
 /// The names of a range, each with its place, written out: `h NAME PLACE COUNT`, or `NAME COUNT` for both alike.
 /// `parts`: how many parts claim it.
 fn spell(
-    range: &Tree, name: Option<&Tree>, context: &Context<'_>, parts: usize, budget: &mut usize,
+    range: Tree<'_>, name: Option<Tree<'_>>, context: &Context<'_>, parts: usize, budget: &mut usize,
 ) -> Option<Vec<(Lane, Lane)>> {
     let count = *range.numbers()?.first().filter(|count| (1..=MOST_IN_A_RANGE).contains(*count))?;
     *budget = budget.checked_sub(count as usize * parts)?;
@@ -169,7 +169,7 @@ fn spell(
 }
 
 /// A name or place as a certificate writes it. Whether it is vector is for the checker to say.
-fn lane(tree: &Tree) -> Option<Lane> {
+fn lane(tree: Tree<'_>) -> Option<Lane> {
     let numbers = tree.numbers()?;
     match (tree.text.get(..1)?, numbers.as_slice()) {
         ("$", [unit]) => Some(Lane::unit(*unit)),

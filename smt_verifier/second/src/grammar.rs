@@ -143,56 +143,83 @@ Repeat = "repeat " Number " " Number " " Number ~
 Split = "split " Number ~
 "#;
 
-enum Node {
+enum Item {
     Text(&'static str),
     /// ASCII characters, and whether all others are meant; never the end of a line.
     Set(u128, bool),
-    Sequence(Vec<Node>),
+    Sequence(Vec<Item>),
     /// Each with the ASCII characters that it may begin with.
-    Choice(Vec<(u128, Node)>),
+    Choice(Vec<(u128, Item)>),
     /// How often, and what it may begin with.
-    Repeat(Box<Node>, usize, usize, u128),
-    Not(Box<Node>),
+    Repeat(Box<Item>, usize, usize, u128),
+    Not(Box<Item>),
     Rule(usize),
 }
 
-/// What a rule has read: its name, the text, where in the whole it begins, and what is in it.
+/// What a rule has read: its name, the text, where in the whole it begins, and how many nodes stand in it.
 #[derive(Debug)]
-pub struct Tree<'t> {
+pub struct Node<'t> {
     pub rule: &'static str,
     pub text: &'t str,
     pub at: usize,
-    pub inner: Vec<Tree<'t>>,
+    within: usize,
+}
+
+/// A node, and behind it those that stand in it.
+#[derive(Clone, Copy)]
+pub struct Tree<'t> {
+    own: &'t Node<'t>,
+    within: &'t [Node<'t>],
+}
+
+impl<'t> std::ops::Deref for Tree<'t> {
+    type Target = Node<'t>;
+
+    fn deref(&self) -> &Node<'t> {
+        self.own
+    }
 }
 
 impl<'t> Tree<'t> {
-    pub fn all<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = &'a Tree<'t>> {
-        self.inner.iter().filter(move |tree| tree.rule == rule)
+    /// The tree whose nodes begin the list, and the rest of the list.
+    fn first(nodes: &'t [Node<'t>]) -> Option<(Self, &'t [Node<'t>])> {
+        let (own, rest) = nodes.split_first()?;
+        let (within, rest) = rest.split_at_checked(own.within)?;
+        Some((Tree { own, within }, rest))
     }
 
-    pub fn child(&self, rule: &str) -> Option<&Tree<'t>> {
-        self.inner.iter().find(|tree| tree.rule == rule)
+    pub fn inner(self) -> impl Iterator<Item = Tree<'t>> {
+        let mut rest = self.within;
+        std::iter::from_fn(move || Self::first(rest).map(|(tree, others)| (rest = others, tree).1))
+    }
+
+    pub fn all(self, rule: &str) -> impl Iterator<Item = Tree<'t>> + use<'t, '_> {
+        self.inner().filter(move |tree| tree.rule == rule)
+    }
+
+    pub fn child(self, rule: &str) -> Option<Tree<'t>> {
+        self.all(rule).next()
     }
 
     /// The text of a child, or `""`.
-    pub fn word(&self, rule: &str) -> &'t str {
-        self.child(rule).map_or("", |tree| tree.text)
+    pub fn word(self, rule: &str) -> &'t str {
+        self.child(rule).map_or("", |tree| tree.own.text)
     }
 
     /// The number that this is, or that stands first in it.
-    pub fn number(&self) -> Option<u64> {
+    pub fn number(self) -> Option<u64> {
         self.text.parse().ok().or_else(|| self.child("Number")?.text.parse().ok())
     }
 
     /// The numbers in it, if they are of 32 bits.
-    pub fn numbers(&self) -> Option<Vec<u32>> {
+    pub fn numbers(self) -> Option<Vec<u32>> {
         self.all("Number").map(|number| number.text.parse().ok()).collect()
     }
 }
 
 /// Rules by number, with their names.
 struct Grammar {
-    rules: Vec<(&'static str, Node)>,
+    rules: Vec<(&'static str, Item)>,
     numbers: HashMap<&'static str, usize>,
 }
 
@@ -222,18 +249,18 @@ fn grammar() -> &'static Grammar {
 }
 
 /// What ASCII characters a node may begin with, and whether it may read nothing; of rules it is known.
-fn begins(node: &Node, known: &[(u128, bool)]) -> (u128, bool) {
+fn begins(node: &Item, known: &[(u128, bool)]) -> (u128, bool) {
     match node {
-        Node::Text(text) => (text.bytes().next().map_or(0, |letter| 1 << letter), text.is_empty()),
-        Node::Set(set, others) => (if *others { !set } else { *set }, false),
-        Node::Sequence(items) => items.iter().fold((0, true), |(letters, is_empty), item| {
+        Item::Text(text) => (text.bytes().next().map_or(0, |letter| 1 << letter), text.is_empty()),
+        Item::Set(set, others) => (if *others { !set } else { *set }, false),
+        Item::Sequence(items) => items.iter().fold((0, true), |(letters, is_empty), item| {
             let of_item = if is_empty { begins(item, known) } else { (0, false) };
             (letters | of_item.0, of_item.1)
         }),
-        Node::Choice(choices) => choices.iter().map(|(_, choice)| begins(choice, known)).fold((0, false), either),
-        Node::Repeat(node, least, ..) => either(begins(node, known), (0, *least == 0)),
-        Node::Not(_) => (0, true),
-        Node::Rule(number) => known.get(*number).copied().unwrap_or_default(),
+        Item::Choice(choices) => choices.iter().map(|(_, choice)| begins(choice, known)).fold((0, false), either),
+        Item::Repeat(node, least, ..) => either(begins(node, known), (0, *least == 0)),
+        Item::Not(_) => (0, true),
+        Item::Rule(number) => known.get(*number).copied().unwrap_or_default(),
     }
 }
 
@@ -242,23 +269,23 @@ fn either(a: (u128, bool), b: (u128, bool)) -> (u128, bool) {
 }
 
 /// Writes down what choices and what repeats may begin with: all, where they may read nothing.
-fn mark(node: &mut Node, known: &[(u128, bool)]) {
-    let all = |node: &Node| match begins(node, known) {
+fn mark(node: &mut Item, known: &[(u128, bool)]) {
+    let all = |node: &Item| match begins(node, known) {
         (_, true) => u128::MAX,
         (letters, false) => letters,
     };
     match node {
-        Node::Sequence(items) => items.iter_mut().for_each(|item| mark(item, known)),
-        Node::Choice(choices) => choices.iter_mut().for_each(|(begin, choice)| {
+        Item::Sequence(items) => items.iter_mut().for_each(|item| mark(item, known)),
+        Item::Choice(choices) => choices.iter_mut().for_each(|(begin, choice)| {
             *begin = all(choice);
             mark(choice, known);
         }),
-        Node::Repeat(node, _, _, begin) => {
+        Item::Repeat(node, _, _, begin) => {
             *begin = all(node);
             mark(node, known);
         }
-        Node::Not(node) => mark(node, known),
-        Node::Text(_) | Node::Set(..) | Node::Rule(_) => (),
+        Item::Not(node) => mark(node, known),
+        Item::Text(_) | Item::Set(..) | Item::Rule(_) => (),
     }
 }
 
@@ -280,7 +307,7 @@ impl Source<'_> {
         text
     }
 
-    fn choice(&mut self) -> Node {
+    fn choice(&mut self) -> Item {
         let mut choices = vec![self.sequence()];
         while self.eat('/') {
             choices.push(self.sequence());
@@ -288,32 +315,32 @@ impl Source<'_> {
         if choices.len() == 1 {
             choices.remove(0)
         } else {
-            Node::Choice(choices.into_iter().map(|choice| (u128::MAX, choice)).collect())
+            Item::Choice(choices.into_iter().map(|choice| (u128::MAX, choice)).collect())
         }
     }
 
-    fn sequence(&mut self) -> Node {
+    fn sequence(&mut self) -> Item {
         let mut items = Vec::new();
         while !self.rest.trim_start().starts_with(['/', ')']) && !self.rest.trim().is_empty() {
             items.push(self.item());
         }
-        Node::Sequence(items)
+        Item::Sequence(items)
     }
 
-    fn item(&mut self) -> Node {
+    fn item(&mut self) -> Item {
         if self.eat('!') {
-            return Node::Not(Box::new(self.item()));
+            return Item::Not(Box::new(self.item()));
         }
         let node = if self.eat('"') {
-            Node::Text(self.until('"'))
+            Item::Text(self.until('"'))
         } else if self.eat('\'') {
-            Node::Text(self.until('\''))
+            Item::Text(self.until('\''))
         } else if self.eat('[') {
             self.set()
         } else if self.eat('~') {
-            Node::Text("\n")
+            Item::Text("\n")
         } else if self.eat('.') {
-            Node::Set(0, true)
+            Item::Set(0, true)
         } else if self.eat('(') {
             let node = self.choice();
             self.eat(')');
@@ -323,18 +350,18 @@ impl Source<'_> {
             let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
             let (name, rest) = self.rest.split_at(end);
             self.rest = rest;
-            Node::Rule(*self.numbers.get(name).unwrap_or_else(|| panic!("the grammar has no rule `{name}`")))
+            Item::Rule(*self.numbers.get(name).unwrap_or_else(|| panic!("the grammar has no rule `{name}`")))
         };
         match self.rest.chars().next() {
-            Some('*') if self.eat('*') => Node::Repeat(Box::new(node), 0, usize::MAX, u128::MAX),
-            Some('+') if self.eat('+') => Node::Repeat(Box::new(node), 1, usize::MAX, u128::MAX),
-            Some('?') if self.eat('?') => Node::Repeat(Box::new(node), 0, 1, u128::MAX),
+            Some('*') if self.eat('*') => Item::Repeat(Box::new(node), 0, usize::MAX, u128::MAX),
+            Some('+') if self.eat('+') => Item::Repeat(Box::new(node), 1, usize::MAX, u128::MAX),
+            Some('?') if self.eat('?') => Item::Repeat(Box::new(node), 0, 1, u128::MAX),
             _ => node,
         }
     }
 
     /// Characters and ranges; a `]` may stand first.
-    fn set(&mut self) -> Node {
+    fn set(&mut self) -> Item {
         let others = self.rest.starts_with('^');
         self.rest = self.rest.trim_start_matches('^');
         let end = self.rest.get(1..).and_then(|rest| rest.find(']')).map_or(0, |end| end + 1);
@@ -347,7 +374,7 @@ impl Source<'_> {
             (*letter..=last).for_each(|letter| set |= 1 << letter);
             at += if is_range { 3 } else { 1 };
         }
-        Node::Set(set, others)
+        Item::Set(set, others)
     }
 }
 
@@ -363,23 +390,23 @@ struct Reading<'t> {
 
 impl<'t> Reading<'t> {
     /// Where what the node reads from `at` on ends, if it reads something.
-    fn read(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
+    fn read(&mut self, node: &Item, at: usize, depth: usize, out: &mut Vec<Node<'t>>) -> Option<usize> {
         self.far = self.far.max(at);
         match node {
-            Node::Text(text) => {
+            Item::Text(text) => {
                 let rest = self.text.as_bytes().get(at..).filter(|rest| rest.first() == text.as_bytes().first())?;
                 rest.starts_with(text.as_bytes()).then_some(at + text.len())
             }
-            Node::Set(set, others) => self.is_in(at, *set, *others).then_some(at + 1),
-            Node::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
-            Node::Choice(choices) => {
+            Item::Set(set, others) => self.is_in(at, *set, *others).then_some(at + 1),
+            Item::Sequence(items) => items.iter().try_fold(at, |at, item| self.read(item, at, depth, out)),
+            Item::Choice(choices) => {
                 let letter = self.letter(at);
                 let fitting = choices.iter().filter(|(begin, _)| begin >> letter & 1 == 1);
                 fitting.map(|(_, choice)| choice).find_map(|choice| self.attempt(choice, at, depth, out))
             }
-            Node::Repeat(node, least, most, begin) => {
+            Item::Repeat(node, least, most, begin) => {
                 let (mut at, mut count) = (at, 0);
-                if let (Node::Set(set, others), usize::MAX) = (&**node, *most) {
+                if let (Item::Set(set, others), usize::MAX) = (&**node, *most) {
                     let end = (at..).find(|at| !self.is_in(*at, *set, *others))?;
                     self.far = self.far.max(end);
                     return (end - at >= *least).then_some(end);
@@ -390,25 +417,28 @@ impl<'t> Reading<'t> {
                 }
                 (count >= *least).then_some(at)
             }
-            Node::Not(node) => {
+            Item::Not(node) => {
                 let far = self.far;
-                let found = self.read(node, at, depth, &mut Vec::new()).is_some();
+                let length = out.len();
+                let is_there = self.read(node, at, depth, out).is_some();
+                out.truncate(length);
                 self.far = far;
-                (!found).then_some(at)
+                (!is_there).then_some(at)
             }
-            Node::Rule(number) => {
+            Item::Rule(number) => {
                 let grammar = self.grammar;
                 let (name, node) = grammar.rules.get(*number)?;
                 let depth = depth.checked_sub(1)?;
                 if !name.as_bytes().first()?.is_ascii_uppercase() {
                     return self.read(node, at, depth, out);
                 }
-                let mut inner = Vec::new();
-                let end = self.read(node, at, depth, &mut inner)?;
-                let text = self.text.get(at..end)?;
+                let own = out.len();
+                out.push(Node { rule: name, text: "", at, within: 0 });
+                let end = self.read(node, at, depth, out)?;
+                let (text, within) = (self.text.get(at..end)?, out.len() - own - 1);
                 // No number that LLVM writes is longer than 64 bits.
-                (*name != "Number" || text.parse::<u64>().is_ok())
-                    .then(|| out.push(Tree { rule: name, text, at, inner }))?;
+                (*name != "Number" || text.parse::<u64>().is_ok()).then_some(())?;
+                *out.get_mut(own)? = Node { rule: name, text, at, within };
                 Some(end)
             }
         }
@@ -428,7 +458,7 @@ impl<'t> Reading<'t> {
         })
     }
 
-    fn attempt(&mut self, node: &Node, at: usize, depth: usize, out: &mut Vec<Tree<'t>>) -> Option<usize> {
+    fn attempt(&mut self, node: &Item, at: usize, depth: usize, out: &mut Vec<Node<'t>>) -> Option<usize> {
         let length = out.len();
         let end = self.read(node, at, depth, out);
         if end.is_none() {
@@ -438,12 +468,27 @@ impl<'t> Reading<'t> {
     }
 }
 
-/// The tree of a text that is of this rule.
-pub fn parse<'t>(rule: &str, text: &'t str, line: usize) -> Done<Tree<'t>> {
+/// What a rule has read of a whole text.
+pub struct Parsed<'t> {
+    own: Node<'t>,
+    within: Vec<Node<'t>>,
+}
+
+impl Parsed<'_> {
+    pub fn tree(&self) -> Tree<'_> {
+        Tree { own: &self.own, within: &self.within }
+    }
+}
+
+/// A text that is of this rule.
+pub fn parse<'t>(rule: &str, text: &'t str, line: usize) -> Done<Parsed<'t>> {
     let mut reading = Reading { grammar: grammar(), text, far: 0 };
-    let (mut out, number) = (Vec::new(), *reading.grammar.numbers.get(rule).unwrap_or(&usize::MAX));
-    if reading.read(&Node::Rule(number), 0, DEPTH, &mut out) == Some(text.len()) {
-        return Ok(out.pop().unwrap_or(Tree { rule: "", text, at: 0, inner: Vec::new() }));
+    let mut within = Vec::new();
+    let number = reading.grammar.numbers.get(rule);
+    if let Some((rule, item)) = number.and_then(|number| reading.grammar.rules.get(*number)) {
+        if reading.read(item, 0, DEPTH, &mut within) == Some(text.len()) {
+            return Ok(Parsed { own: Node { rule, text, at: 0, within: within.len() }, within });
+        }
     }
     let (read, rest) = text.split_at_checked(reading.far).unwrap_or((text, ""));
     let (line, rest) = (line + read.matches('\n').count(), rest.escape_debug().take(24).collect::<String>());

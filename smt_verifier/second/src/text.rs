@@ -132,9 +132,9 @@ fn read_header(function: &mut Function, lines: &[Numbered]) -> Done {
 
 /// Entries of a row by key, in LLVM's order.
 fn read_row(text: &str, entries: &[crate::tables::Field], line: usize) -> Done<Row> {
-    let tree = parse("Row", text, line)?;
+    let parsed = parse("Row", text, line)?;
     let (mut row, mut rest) = (Row::new(), entries.iter());
-    for entry in tree.all("Item") {
+    for entry in parsed.tree().all("Item") {
         let (key, value) = (entry.word("Key"), entry.word("Value").trim_end_matches(' '));
         let field = rest.find(|field| field.name == key).filter(|field| is(&format!("is-{}", field.kind), value));
         ensure!(field.is_some(), "text", line, "the entry {key} of a row is not known, or not there, or not so");
@@ -189,12 +189,12 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn line(&self, tree: &Tree) -> usize {
+    fn line(&self, tree: Tree<'_>) -> usize {
         self.first + self.ends.partition_point(|end| *end < tree.at)
     }
 
     /// Position of the block, or number of the object, that `Number ("." Name)?` names.
-    fn resolved(&self, tree: &Tree) -> Done<u32> {
+    fn resolved(&self, tree: Tree<'_>) -> Done<u32> {
         let number = tree.number().and_then(|number| u32::try_from(number).ok());
         let in_rows =
             |rows: &'_ BTreeMap<u32, Row>| rows.get(&number?).map(|row| row.get("name").cloned().unwrap_or_default());
@@ -209,16 +209,17 @@ impl Names<'_> {
 }
 
 fn read_body(function: &mut Function, text: &str, first: usize) -> Done {
-    let tree = parse("Body", text, first)?;
+    let parsed = parse("Body", text, first)?;
+    let tree = parsed.tree();
     let ends = text.match_indices('\n').map(|(at, _)| at).collect();
     let (stack, fixed_stack) = (&function.stack, &function.fixed_stack);
     let mut names = Names { blocks: BTreeMap::new(), stack, fixed_stack, ends, first };
-    for (position, head) in tree.inner.iter().filter_map(|block| block.child("Head")).enumerate() {
+    for (position, head) in tree.inner().filter_map(|block| block.child("Head")).enumerate() {
         let number = head.number().and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX);
         let is_new = names.blocks.insert(number, (position, head.word("Name"))).is_none();
         ensure!(is_new, "text", names.line(head), "block {number} stands twice");
     }
-    let blocks = tree.inner.iter().enumerate().map(|(position, tree)| read_block(tree, position, &names));
+    let blocks = tree.inner().enumerate().map(|(position, tree)| read_block(tree, position, &names));
     function.blocks = blocks.collect::<Done<_>>()?;
     // Where the header has no row, definitions make it. Printed classes agree with the rows.
     let mut registers = function.registers.clone();
@@ -235,9 +236,9 @@ fn read_body(function: &mut Function, text: &str, first: usize) -> Done {
     Ok(())
 }
 
-fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
+fn read_block(tree: Tree<'_>, position: usize, names: &Names) -> Done<Block> {
     let mut block = Block { line: names.line(tree), ..Block::default() };
-    let resolved = |tree: &Tree| names.resolved(tree).map(|block| block as usize);
+    let resolved = |tree: Tree<'_>| names.resolved(tree).map(|block| block as usize);
     if let Some(head) = tree.child("Head") {
         block.number = head.number().unwrap_or(0) as u32;
         block.attributes = format!("{} ({})", head.word("Name"), head.word("Attributes"));
@@ -251,9 +252,9 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
         block.liveins.push((register(livein.word("Word"), names.line(livein))?, mask));
     }
     let (mut targets, mut opens): (Vec<usize>, bool) = (Vec::new(), false);
-    for tree in tree.inner.iter().filter(|tree| matches!(tree.rule, "Instruction" | "Members")) {
+    for tree in tree.inner().filter(|tree| matches!(tree.rule, "Instruction" | "Members")) {
         let is_bundle = tree.rule == "Members";
-        let all = if is_bundle { tree.inner.iter().collect() } else { vec![tree] };
+        let all = if is_bundle { tree.inner().collect() } else { vec![tree] };
         let all = all.into_iter().map(|tree| read_instruction(tree, names)).collect::<Done<Vec<_>>>()?;
         let blocks = all.iter().filter(|i| i.name != "PHI").flat_map(|i| &i.operands).filter(|o| o.kind == Kind::Block);
         targets.extend(blocks.map(|o| o.number as usize));
@@ -285,7 +286,7 @@ fn read_block(tree: &Tree, position: usize, names: &Names) -> Done<Block> {
     Ok(block)
 }
 
-fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
+fn read_instruction(tree: Tree<'_>, names: &Names) -> Done<Instruction> {
     let line = names.line(tree);
     let name = format!("{}{}", tree.word("AsmCode"), tree.word("Code"));
     let opcode = need!(tables().opcode(&name), "well-formed", line, "unknown opcode {name}");
@@ -298,15 +299,22 @@ fn read_instruction(tree: &Tree, names: &Names) -> Done<Instruction> {
     ensure!(!twice(&flags) && !twice(&tail), "text", line, "a flag or attribute stands twice");
     flags.sort();
     tail.retain(|attribute| !attribute.starts_with("debug-location "));
-    let own = tree.inner.iter().filter(|tree| matches!(tree.rule, "Def" | "Operand" | "AsmString" | "AsmFlag"));
-    let operands = own.map(|tree| read_operand(tree, names, line)).collect::<Done<Vec<Operand>>>()?;
+    // Room for no more of them than there are: operands are the most of a text.
+    let own = || tree.inner().filter(|tree| matches!(tree.rule, "Def" | "Operand" | "AsmString" | "AsmFlag"));
+    let mut operands = Vec::with_capacity(own().count());
+    for tree in own() {
+        operands.push(read_operand(tree, names, line)?);
+    }
     // A tie names an explicit register definition in front of it, and no two uses are tied to one (MIParser).
     let mut seen = BTreeSet::new();
     for (k, tied) in operands.iter().enumerate().filter_map(|(k, o)| Some((k, o.tied?))) {
         let is_definition = tied < k && operands.get(tied).is_some_and(Operand::is_def);
         ensure!(is_definition && seen.insert(tied), "text", line, "a tie that is none");
     }
-    let memory = tree.all("Memory").map(|tree| read_memory(tree, names)).collect::<Done<_>>()?;
+    let mut memory = Vec::with_capacity(tree.all("Memory").count());
+    for tree in tree.all("Memory") {
+        memory.push(read_memory(tree, names)?);
+    }
     let definitions = tree.all("Def").count();
     Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false; 3], line })
 }
@@ -324,11 +332,11 @@ fn flag(word: &str) -> u16 {
     }
 }
 
-fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
+fn read_operand(tree: Tree<'_>, names: &Names, line: usize) -> Done<Operand> {
     let Some(own) = tree.child("Register") else { return read_other(tree, names) };
     let words = tree.word("Flags").split(' ');
     let flags = words.fold(if tree.rule == "Def" { DEF } else { 0 }, |all, word| all | flag(word));
-    let number = |tree: &Tree| tree.number().and_then(|number| u32::try_from(number).ok());
+    let number = |tree: Tree<'_>| tree.number().and_then(|number| u32::try_from(number).ok());
     let (vreg, tied) = (own.child("Number").map(number), tree.child("Tied").map(number));
     ensure!(vreg != Some(None) && tied != Some(None), "text", line, "too great a number in `{}`", tree.text);
     let (vreg, tied) = (vreg.flatten(), tied.flatten());
@@ -358,9 +366,9 @@ fn read_operand(tree: &Tree, names: &Names, line: usize) -> Done<Operand> {
     })
 }
 
-fn read_other(tree: &Tree, names: &Names) -> Done<Operand> {
+fn read_other(tree: Tree<'_>, names: &Names) -> Done<Operand> {
     let text = tree.text.split(" /*").next().unwrap_or("").to_string();
-    let kind = match tree.inner.first().map(|tree| tree.rule) {
+    let kind = match tree.inner().next().map(|tree| tree.rule) {
         _ if tree.rule == "AsmString" => Kind::AsmString,
         _ if tree.rule == "AsmFlag" => Kind::AsmFlag,
         Some("Target") => Kind::Block,
@@ -371,14 +379,14 @@ fn read_other(tree: &Tree, names: &Names) -> Done<Operand> {
         _ => Kind::Other,
     };
     let is_named = matches!(kind, Kind::Block | Kind::FrameIndex | Kind::FixedFrame);
-    let number = match tree.inner.first().filter(|_| is_named) {
+    let number = match tree.inner().next().filter(|_| is_named) {
         Some(named) => names.resolved(named)?,
         None => 0,
     };
     Ok(Operand { kind, text, number, ..Operand::default() })
 }
 
-fn read_memory(tree: &Tree, names: &Names) -> Done<MemoryOperand> {
+fn read_memory(tree: Tree<'_>, names: &Names) -> Done<MemoryOperand> {
     let marked = |word: &str| tree.word("Marks").split(' ').any(|own| own == word);
     let number = |rule: &str| tree.child(rule).and_then(Tree::number);
     let mut memory = MemoryOperand {
