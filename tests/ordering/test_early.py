@@ -98,7 +98,7 @@ def test_a_wrong_order_is_refused_before_anything_is_allocated(monkeypatch: pyte
     bad = replace(good, function=replace(function, blocks=tuple(blocks)), orders={block: swapped})
     monkeypatch.setattr(Planned, "early", lambda _self, _plan: (bad,))
     with pytest.raises(UnsupportedError, match=r"our order is refused: .*order-registers"):
-        wrong.runs(OURS)
+        wrong.check_order(OURS)
 
 
 def test_strain_is_what_is_too_much_and_what_is_reloaded() -> None:

@@ -235,6 +235,11 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
         file = parse_mir(late, work.path)
         found = [ordered(function, work.target) for function in file.functions]
         new = print_mir(replace(file, functions=tuple(one.function for one in found)))
+    whole = with_frame_marks(new, marks)
+    # Costed before it is proved: few orders are worth it.
+    after = given.costs(compiler.finish_ordered(whole, "asm"))
+    if not _is_better(costs, after):
+        return LateOrder("", ())
     refused: list[str] = []
     with work.events.measure("audit"):
         for function, one in zip(file.functions, found, strict=True):
@@ -242,10 +247,6 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
             refused += [f"{function.name}: LLVM's order stays, ours is refused: {a}" for a in answers if not a.accepted]
     if refused:
         return LateOrder("", tuple(refused))
-    whole = with_frame_marks(new, marks)
-    after = given.costs(compiler.finish_ordered(whole, "asm"))
-    if not _is_better(costs, after):
-        return LateOrder("", ())
     moved = {one.function.name: one.moved for one in found}
     return LateOrder(
         whole, tuple(_note(name, moved[name], costs[name], after[name]) for name in costs if moved.get(name))

@@ -161,6 +161,7 @@ class Planned(Struct):
     allocating: Allocating = Runs
     known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
+    _in_order: set[Plan] = field(default_factory=set[Plan])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
@@ -241,31 +242,32 @@ class Planned(Struct):
                 )
         return self._early[plan]
 
-    def _check_order(self, of: Plan, plan: Plan) -> None:
-        """Both checkers prove that ``plan`` has the text of the plan ``of`` in another order.
+    def check_order(self, plan: Plan) -> None:
+        """Both checkers prove that a plan in an order of our own has its other plan's text but for the order; once.
 
         Raises:
-            UnsupportedError: one of them refuses it.
+            ToolchainError, InputError: as ``pre_ra``. UnsupportedError: one of them refuses it.
         """
-        before, after = self.pre_ra(of), self.pre_ra(plan)
+        if plan.of is None or plan in self._in_order:
+            return
+        before, after = self.pre_ra(plan.of), self.pre_ra(plan)
         with self.work.events.measure("audit"):
-            for early in self.early(of):
+            for early in self.early(plan.of):
                 if early.moved:
                     name = early.function.name
                     for answer in order_answers(before, after, early.certificate, name, self.work.target.name):
                         if not answer.accepted:
                             raise UnsupportedError(f"our order is refused: {answer}", where=f"function {name}")
+        self._in_order.add(plan)
 
     def runs(self, plan: Plan) -> Runs:
         """The variants of a plan's text; plans with the same text share them.
 
         Raises:
-            ToolchainError, InputError: as ``pre_ra``. UnsupportedError: a checker refuses the order of the plan's text.
+            ToolchainError, InputError: as ``pre_ra``.
         """
         text = self.pre_ra(plan)
         if text not in self._runs:
-            if plan.of is not None:
-                self._check_order(plan.of, plan)
             work = replace(self.work, compiler=self._compiler(plan))
             self._runs[text] = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
         return self._runs[text]

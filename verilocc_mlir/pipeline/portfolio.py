@@ -432,12 +432,15 @@ class Portfolio(Struct):
         return result is not None and result.is_proved(name)
 
     def _prove(self, candidate: Candidate, names: Sequence[str]) -> None:
-        """Audit a candidate; it is refused for the functions of which it proves nothing."""
+        """Audit a candidate, its order first; it is refused for the functions of which that proves nothing."""
+        runs = self.given.runs(candidate.plan)
         try:
-            result = candidate.variant.run(self.given.runs(candidate.plan), names)
+            result = candidate.variant.run(runs, names) if self._is_in_order(candidate) else None
         except ToolchainError as error:
             _raise_if_killed(error)
             self._leave_out(candidate, error)
+            result = None
+        if result is None:
             self._refused |= {(name, candidate) for name in self.functions}
             return
         if candidate in self._results:
@@ -451,6 +454,15 @@ class Portfolio(Struct):
         ):
             # LLVM's allocation stands in for ours in some function.
             self._prices[candidate] = self.given.cost_of(result.text)
+
+    def _is_in_order(self, candidate: Candidate) -> bool:
+        """Whether both checkers accept an order of our own, where the candidate's plan has one."""
+        try:
+            self.given.check_order(candidate.plan)
+        except UnsupportedError as error:
+            self._leave_out(candidate, error)
+            return False
+        return True
 
     def _is_as_drafted(self, candidate: Candidate, text: str) -> bool:
         return self.given.runs(candidate.plan).draft(candidate.variant) == text
