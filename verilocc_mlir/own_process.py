@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 
-_NEW_OBJECTS = 100_000
-"""Objects made, less those freed, between two looks; some 10 MB. Python's own figure is 700."""
+_NEW_OBJECTS = 500_000
+"""Objects made, less those freed, between two looks; some 50 MB. Python's own figure is 700."""
 
 _changed = False
 

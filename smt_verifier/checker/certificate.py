@@ -28,6 +28,7 @@ _ORDER = ("entry", "class", "mask", "member", "nonempty", "beside", "some", "in"
 """The lines of a block in the order in which they stand; those behind ``in`` that it speaks of are its own."""
 _RANKS = {word: rank for rank, words in enumerate(_ORDER) for word in words.split()}
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
+_IS_NUMBER = re.compile(_NUMBER).fullmatch
 _KEY = re.compile(
     rf"(?:%{_NUMBER}\.{_NUMBER}|\${_NUMBER}|#{_NUMBER}\.{_NUMBER}|\^{_NUMBER}|([@!]){_NUMBER}\.{_NUMBER}\.{_NUMBER}"
     rf"|&(%{_NUMBER}\.{_NUMBER}|\${_NUMBER}|#{_NUMBER}\.{_NUMBER}):{_NUMBER}(\.1)?)\Z"
@@ -187,7 +188,7 @@ class _Reader:
             raise Refused("certificate", "it claims more than is followed", f"line {self._number}")
 
     def _natural(self, word: str) -> int:
-        if not re.fullmatch(_NUMBER, word):
+        if not _IS_NUMBER(word):
             raise self._bad()
         return int(word)
 

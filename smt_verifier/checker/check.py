@@ -8,9 +8,8 @@ that every operand agrees and that the claims of every successor hold. Whatever 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from smt_verifier.checker.behind import check_behind, check_kept_in_lanes
 from smt_verifier.checker.certificate import (
@@ -527,33 +526,23 @@ def leave(ways: Ways, number: int, successor: int, state: State, claimed: Entry)
     if exec_is_zero:
         nonempty |= state.beside
     where = f"from block {number} to block {successor}"
-
-    def refuse(message: str) -> NoReturn:
-        raise Refused("relation", message, where)
-
-    def require(holds: bool, message: str) -> None:
-        if not holds:
-            refuse(message)
-
     renamed: dict[int, int] = {}
     for name, (mask, part) in claimed.masks.items():
         known = state.masks.get(name)
-        require(
-            known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
-            "a mask is not known",
-        )
+        is_known = known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0]
+        _require(is_known, "a mask is not known", where)
     if not _are_masks(claimed, renamed):
         raise Refused("certificate", "a mask that no scalar holds", where)
-    require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
+    _require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty", where)
     some = state.some if exec_is_zero is None else not exec_is_zero
-    require(some or not claimed.some, "no thread may be active")
+    _require(some or not claimed.some, "no thread may be active", where)
     beside = nonempty | state.beside
-    require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask")
+    _require(some or {renamed[m] for m in claimed.beside} <= beside, "no thread may be active, or in a mask", where)
     skipping = ways.of_edge(number, successor)
     for way in skipping:
-        if reason := ways.breaks_scalars(way, state.scalars, claimed.scalars):
-            refuse(reason)
-    _require_claims(state.scalars, claimed.scalars, None, refuse)
+        reason = ways.breaks_scalars(way, state.scalars, claimed.scalars)
+        _require(not reason, reason, where)
+    _require_claims(state.scalars, claimed.scalars, None, where)
     scalars = state.scalars, claimed.scalars
     fitting = _Fitting(claimed, renamed)
     for cls in state.classes:
@@ -563,14 +552,19 @@ def leave(ways: Ways, number: int, successor: int, state: State, claimed: Entry)
         for claims in fitting.claims(cls):
             try:
                 for way in skipping if cls.kind != "P" else ():
-                    if reason := way.breaks_threads(cls.part, claims):
-                        refuse(reason)
-                _require_claims(cls.part, claims, scalars, refuse)
+                    reason = way.breaks_threads(cls.part, claims)
+                    _require(not reason, reason, where)
+                _require_claims(cls.part, claims, scalars, where)
                 break
             except Refused as error:
                 refused = error
         else:
             raise refused
+
+
+def _require(holds: bool, message: str, where: str) -> None:
+    if not holds:
+        raise Refused("relation", message, where)
 
 
 class _Fitting:
@@ -610,9 +604,7 @@ def _renumbered(masks: int, by_step: dict[int, int]) -> int:
     return new
 
 
-def _require_claims(
-    part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, refuse: Callable[[str], NoReturn]
-) -> None:
+def _require_claims(part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, where: str) -> None:
     """All that is claimed of the scalars, or of a class, holds.
 
     Args:
@@ -626,9 +618,8 @@ def _require_claims(
         for name, place in row:
             held = holds.get(place)
             if (held is None or name not in held) and name not in undefined and name not in scalar_part.undefined:
-                refuse(f"{write_key(place)} does not hold {write_key(name)}")
+                raise Refused("relation", f"{write_key(place)} does not hold {write_key(name)}", where)
             if doubtful and name in doubtful:
-                refuse(f"{write_key(name)} may be undefined")
+                raise Refused("relation", f"{write_key(name)} may be undefined", where)
     for name in claims.undefined:
-        if name not in undefined:
-            refuse(f"{write_key(name)} is not undefined")
+        _require(name in undefined, f"{write_key(name)} is not undefined", where)

@@ -74,19 +74,14 @@ class _Known:
     def add(self, left: _Left, start: int) -> None:
         """What is known behind another block of registers that it wrote last from an instruction on (0: all)."""
         known = left.known
-
-        def is_near(register: int) -> bool:
-            return not start or left.last.get(register, -1) >= start
-
-        for target, rows in known.moves.items():
-            if is_near(target):
-                self.moves[target] = self.moves.get(target, _NOTHING) | rows
-        for target, copied in known.copies.items():
-            if is_near(target):
-                self.copies[target] = self.copies.get(target, frozenset()) | copied
-        for register, old in known.fresh.items():
-            if is_near(register):
-                self.fresh[register] = old or self.fresh.get(register, False)
+        every = {*known.moves, *known.copies, *known.fresh}
+        near = {register for register in every if not start or left.last.get(register, -1) >= start}
+        for target in known.moves.keys() & near:
+            self.moves[target] = self.moves.get(target, _NOTHING) | known.moves[target]
+        for target in known.copies.keys() & near:
+            self.copies[target] = self.copies.get(target, frozenset()) | known.copies[target]
+        for register in known.fresh.keys() & near:
+            self.fresh[register] = known.fresh[register] or self.fresh.get(register, False)
 
     def age(self) -> None:
         """EXEC is written."""
@@ -290,17 +285,15 @@ def _numbered(codes: Sequence[Sequence[Instruction]], after: Lanes) -> tuple[lis
     again: set[int] = set()
     addressed = {_form(i, after, exact=False) for code in codes for i in code if _names_object(i)}
     frame = frozenset(re.findall(r"\$(\w+)", " ".join(after.function.fields.get(name, "") for name in _FRAME)))
-
-    def number(i: Instruction) -> int:
+    rows: list[list[int]] = [[] for _ in codes]
+    for row, i in [(row, i) for row, code in zip(rows, codes, strict=True) for i in code]:
         words = _form(i, after, exact=False) if addressed else ("", ())
         words = words if words in addressed else _form(i, after, exact=True)
         opcode = after.tables.opcode(i.opcode) if words in numbers else None
-        known = numbers.setdefault(words, len(numbers))
+        row.append(numbers.setdefault(words, len(numbers)))
         if opcode is not None and not opcode.traits.isdisjoint(("pure", "copy")) and _names_its_result(i, frame):
-            again.add(known)
-        return known
-
-    return [[number(i) for i in code] for code in codes], again
+            again.add(row[-1])
+    return rows, again
 
 
 def _form(i: Instruction, after: Lanes, *, exact: bool) -> tuple[str, tuple[tuple[str, bool], ...]]:
@@ -567,11 +560,15 @@ class _Walk:
                 self._check_copy(i, target, source)
         is_moved = bool(near.moves or sunk.moves or own.moves)
         hidden = _hidden(i, after) if opcode is not None and written and is_moved else frozenset[int]()
+        named = read | written
         for known in (near, sunk, own):
             if known.unread:
-                known.unread -= read | written
-            for k in known.fresh.keys() & (read | written):
-                del known.fresh[k]
+                known.unread -= named
+            if known.fresh:
+                for k in known.fresh.keys() & named:
+                    del known.fresh[k]
+            if not (known.moves or known.copies):
+                continue
             for k in known.copies.keys() & written:
                 del known.copies[k]
             for k in known.moves.keys() & written - hidden:

@@ -73,6 +73,7 @@ class Lanes:
         self._classes: dict[int, RegisterClass] = {}
         self._vector: dict[int, bool] = {}
         self._operand_keys: dict[int, OperandKeys] = {}
+        self._ahead: dict[int, list[int]] = {}
         self.declared: dict[int, frozenset[int]] = {}
         """Units that the live-ins of each block declare, once they were asked for (``declared_units``)."""
         self._code: dict[int, list[Instruction]] = {}
@@ -116,8 +117,11 @@ class Lanes:
         return self.successors_of(parts[-1]) if parts else []
 
     def successors_of(self, part: int) -> list[int]:
-        """Those of one of LLVM's blocks, in order."""
-        return [place for place, _ in self.function.blocks[part].successors]
+        """Those of one of LLVM's blocks, in order; nobody changes the list."""
+        ahead = self._ahead.get(part)
+        if ahead is None:
+            ahead = self._ahead[part] = [place for place, _ in self.function.blocks[part].successors]
+        return ahead
 
     @property
     def predecessors(self) -> list[set[int]]:
