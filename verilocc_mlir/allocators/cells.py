@@ -160,10 +160,13 @@ class Timeline:
 
 def runs(mask: int) -> list[tuple[int, int]]:
     """Half-open intervals of the ones of ``mask``."""
+    position = (mask & -mask).bit_length() - 1
+    mask >>= max(position, 0)
+    if not mask & (mask + 1):
+        return [(position, position + mask.bit_length())] if mask else []
     if mask.bit_length() > _LONG:
-        return _long_runs(mask)
+        return _long_runs(mask, position)
     intervals: list[tuple[int, int]] = []
-    position = 0
     while mask:
         zeros = (mask & -mask).bit_length() - 1
         mask >>= zeros
@@ -178,8 +181,8 @@ _LONG = 2048
 """Bits: shifting more of them once for each run takes longer than to search their digits."""
 
 
-def _long_runs(mask: int) -> list[tuple[int, int]]:
-    """``runs`` in linear time."""
+def _long_runs(mask: int, position: int) -> list[tuple[int, int]]:
+    """``runs`` in linear time; ``position``: of the first bit."""
     intervals: list[tuple[int, int]] = []
     digits = f"{mask:b}"[::-1]
     start = digits.find("1")
@@ -187,7 +190,7 @@ def _long_runs(mask: int) -> list[tuple[int, int]]:
         stop = digits.find("0", start)
         if stop < 0:
             stop = len(digits)
-        intervals.append((start, stop))
+        intervals.append((position + start, position + stop))
         start = digits.find("1", stop)
     return intervals
 

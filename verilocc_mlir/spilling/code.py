@@ -280,11 +280,13 @@ def _at_once(cfg: ControlFlow, accesses: Sequence[_Accesses]) -> dict[int, set[i
             if access is _Access.READ:
                 live.add(slot)
                 continue
-            for other in live - {slot}:
-                beside.setdefault(slot, set()).add(other)
-                beside.setdefault(other, set()).add(slot)
+            beside.setdefault(slot, set()).update(live)
             if access is _Access.WHOLE:
                 live.discard(slot)
+    for slot, others in [(slot, others - {slot}) for slot, others in beside.items()]:
+        beside[slot].discard(slot)
+        for other in others:
+            beside.setdefault(other, set()).add(slot)
     return beside
 
 
