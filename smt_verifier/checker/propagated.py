@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from smt_verifier.checker.lanes import Lanes, declared_halves
 from smt_verifier.checker.model import Block, Function, Instruction, Kind, Operand
-from smt_verifier.checker.tables import Processor, Register
+from smt_verifier.checker.tables import Opcode, Processor, Register
 
 
 class Propagated:
@@ -47,10 +47,11 @@ class Propagated:
     ) -> Lanes:
         codes: dict[int, list[Instruction]] = {}
         for parts in blocks:
-            rows = [_Row(part, i, text) for part in parts for i in text.code_of(part)]
-            outer = [row for row in rows if not row.instruction.in_bundle]
-            if not any(row.copies for row in outer):
+            code = [(part, i) for part in parts for i in text.code_of(part)]
+            if not any("copy" in _traits(text.tables.opcode(i.opcode)) for _, i in code if not i.in_bundle):
                 continue
+            rows = [_Row(part, i, text) for part, i in code]
+            outer = [row for row in rows if not row.instruction.in_bundle]
             ahead = [
                 {u for u in declared_halves(text, n) if live is None or u - u % text.grain in live[n]}
                 for n in text.successors_of(parts[-1])
@@ -75,14 +76,17 @@ def _with(block: Block, code: list[Instruction]) -> Block:
     return Block(*head, tuple(code), block.line)
 
 
+def _traits(opcode: Opcode | None) -> frozenset[str]:
+    return opcode.traits if opcode is not None else frozenset()
+
+
 class _Row:
     """An instruction, and what becomes of it; ``registers``: of each operand, None where it has none with units."""
 
     def __init__(self, part: int, instruction: Instruction, lanes: Lanes) -> None:
         self.part, self.instruction, self.opcode = part, instruction, lanes.tables.opcode(instruction.opcode)
         self.registers = [_register(o, instruction, lanes) for o in instruction.operands]
-        opcode = self.opcode
-        self.traits = opcode.traits if opcode is not None else frozenset[str]()
+        self.traits = _traits(self.opcode)
         self.copies = "copy" in self.traits
         self.operands = list(instruction.operands)
         self.gone = self.changed = self.again = self.dead = False
