@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from verilocc_mlir.crew.worker import program_environment
+
 PROGRAM = "verilocc-check"
 ENVIRONMENT = "VERILOCC_SECOND_CHECKER"
 MAKER = "verilocc-certify"
@@ -110,6 +112,13 @@ def _ask(
     for name, text in zip(names, texts, strict=True):
         name.write_text(text, encoding="utf-8", newline="")
     try:
-        return subprocess.run([program, *names, *more], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        return subprocess.run(
+            [program, *names, *more],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+            env=program_environment(),
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return error

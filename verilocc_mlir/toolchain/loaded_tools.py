@@ -22,6 +22,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from verilocc_mlir.crew.worker import program_environment
+
 LIBRARY = Path(__file__).with_name("loaded_tool.preload")
 """Not named ``.so``: Python would take it for a module of its own."""
 LOADED_VARIABLE = "VERILOCC_LOADED_TOOLS"
@@ -38,10 +40,10 @@ _ANSWER = struct.Struct("i")
 
 
 def tool_environment() -> dict[str, str]:
-    """Environment of a tool: this process's, without names in the stack dump of a crash, which nobody reads here and
+    """Environment of a tool: a program's, without names in the stack dump of a crash, which nobody reads here and
     which take four times as long as the tool (llvm-symbolizer).
     """
-    return {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1"}
+    return {**program_environment(), "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
 class Copy:
