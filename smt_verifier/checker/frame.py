@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 
 from smt_verifier.checker.assembly import asm_operands
+from smt_verifier.checker.behind import reads_condition
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
@@ -34,6 +35,8 @@ _DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_
 _ABSENT = ""
 _OVERWRITTEN = ("scc", "m0")
 """What LLVM overwrites where it saves and restores (M0 with ``block-vgpr-csr``)."""
+_AT_EDGES = 5
+"""SGPRs that LLVM may need while it saves: a pair for EXEC, frame and base pointer, an address."""
 _SCALARS = 102
 """SGPRs that have a number."""
 
@@ -67,15 +70,30 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "it calls, and hasCalls is not true")
 
 
-def check_given(p: Function, convention: str) -> None:
-    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them (13.1).
+def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> None:
+    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, and
+    leaves it SGPRs where it begins and ends: LLVM keeps EXEC, the frame and base pointer there while it saves vector
+    registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1).
 
     Raises:
-        Refused: one is elsewhere.
+        Refused: one is elsewhere, or too few are free.
     """
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
+    usable = {*lanes.tables.units("s")[::2]} & (bounds.allocatable - bounds.callee_saved)
+    if any(len(usable - live) < _AT_EDGES for live in edges(lanes)):
+        raise Refused("not-followed", f"fewer than {_AT_EDGES} SGPRs are free where LLVM saves or restores")
+
+
+def edges(after: Lanes) -> list[frozenset[int]]:
+    """Units that are live where LLVM's prologue begins, and where each epilogue ends."""
+    blocks = after.function.blocks
+    at = [frozenset(u for name, _ in blocks[0].liveins for u in after.register(name).units)]
+    for last in (block.instructions[-1] for block in blocks if block.instructions and not block.successors):
+        names = {after.name(o, last) for o in last.operands if o.reads and o.vreg < 0} - {"noreg", ""}
+        at.append(frozenset(u for name in names for u in after.register(name).units))
+    return at
 
 
 def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
@@ -185,16 +203,20 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
-def check_free(lanes: Lanes, bounds: Limits) -> None:
+def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:
     """Where an instruction names a stack object, some SGPR is free that is named nowhere near: without one LLVM adds to
-    the frame register itself, and takes that back where SCC is live, or too early. Nor does it read and write SCC,
-    which LLVM's own addition writes in between (SIRegisterInfo::eliminateFrameIndex).
+    the frame register itself, and takes that back where SCC is live, or too early; in whole waves it takes a VGPR, and
+    gives it back to fewer threads. That is so also where EXEC is written and no VGPR is free, or SCC is live and the
+    frame is addressed by a register (``by_register``), which LLVM adds to over SCC, or in a VGPR
+    (SIRegisterInfo::eliminateFrameIndex, buildSpillLoadStore).
 
     Raises:
-        Refused: none is.
+        Refused: none is, or one does.
     """
     if any(k >= VIRTUAL for k in lanes.named):
         return
+    # Spill code that asks for no SGPR, and whose VGPR LLVM gives back; scalars go to lanes behind their phase.
+    quiet = ("V", "A", "S" if saved_later else "V")
     blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
     scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
@@ -202,12 +224,20 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
     before = predecessors(ahead)
     busy: dict[int, set[int]] = {}
     for number in range(len(blocks)):
-        named = [i for i in lanes.code_of(number) if lanes.operand_keys(i).of_frame]
-        for i in named:
-            scc = [o.is_def for o in i.operands if o.register == "scc"]
-            if True in scc and False in scc:
-                raise Refused("not-followed", f"{i.opcode} names an object, reads and writes SCC", f"line {i.line}")
-        asks = [i for i in named if (opcode := lanes.tables.opcode(i.opcode)) is None or not opcode.value("spill")]
+        rows = [(at, i, lanes.tables.opcode(i.opcode)) for at, i in enumerate(lanes.code_of(number))]
+        asks = [
+            (at, i, opcode)
+            for at, i, opcode in rows
+            if opcode is not None
+            and lanes.operand_keys(i).of_frame
+            and (opcode.value("spill")[:1] not in quiet or any(o.register == "scc" for o in i.operands))
+        ]
+        for at, i, opcode in asks:
+            scc = {o.is_def for o in i.operands if o.register == "scc"}
+            if len(scc) == 2 or (by_register and reads_condition(lanes, number, at - 1)):
+                raise Refused("not-followed", f"{i.opcode} names an object where SCC is live", f"line {i.line}")
+            if writes_exec(i, opcode):
+                raise Refused("not-followed", f"{i.opcode} names an object and writes EXEC", f"line {i.line}")
         if not asks:
             continue
         # MachineCopyPropagation and MachineLICM, which run before, make what is named there live longer.
@@ -217,7 +247,7 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
             of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
             busy.update(dict.fromkeys(around, of_code))
         if scalars <= busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
-            opcode, line = asks[0].opcode, asks[0].line
+            opcode, line = asks[0][1].opcode, asks[0][1].line
             raise Refused("not-followed", f"no SGPR is free where {opcode} names an object", f"line {line}")
 
 
