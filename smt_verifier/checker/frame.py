@@ -35,8 +35,10 @@ _DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_
 _ABSENT = ""
 _OVERWRITTEN = ("scc", "m0")
 """What LLVM overwrites where it saves and restores (M0 with ``block-vgpr-csr``)."""
-_AT_EDGES = 5
-"""SGPRs that LLVM may need while it saves: a pair for EXEC, frame and base pointer, an address."""
+_AT_EDGES, _OF_SPILLED = 8, 3
+"""SGPRs that LLVM may need while it saves: two pairs for EXEC, frame and base pointer, an address; and while it keeps
+scalars in memory: a pair for EXEC, and an address.
+"""
 _SCALARS = 102
 """SGPRs that have a number."""
 
@@ -73,7 +75,7 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
 def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> None:
     """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, and
     leaves it SGPRs where it begins and ends: LLVM keeps EXEC, the frame and base pointer there while it saves vector
-    registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1).
+    registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1, 13.4).
 
     Raises:
         Refused: one is elsewhere, or too few are free.
@@ -204,14 +206,14 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
 
 
 def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:
-    """Where an instruction names a stack object, some SGPR is free that is named nowhere near: without one LLVM adds to
+    """Where an instruction names stack objects, as many SGPRs are free, named nowhere near: without one LLVM adds to
     the frame register itself, and takes that back where SCC is live, or too early; in whole waves it takes a VGPR, and
     gives it back to fewer threads. That is so also where EXEC is written and no VGPR is free, or SCC is live and the
     frame is addressed by a register (``by_register``), which LLVM adds to over SCC, or in a VGPR
     (SIRegisterInfo::eliminateFrameIndex, buildSpillLoadStore).
 
     Raises:
-        Refused: none is, or one does.
+        Refused: too few are, or one does.
     """
     if any(k >= VIRTUAL for k in lanes.named):
         return
@@ -246,9 +248,12 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
             code = [i for n in around for i in lanes.code_of(n)]
             of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
             busy.update(dict.fromkeys(around, of_code))
-        if scalars <= busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
-            opcode, line = asks[0][1].opcode, asks[0][1].line
-            raise Refused("not-followed", f"no SGPR is free where {opcode} names an object", f"line {line}")
+        free = scalars.difference(busy[number], *(declared_units(lanes, n) for n in (number, *ahead[number])))
+        for _, i, opcode in asks:
+            objects = sum(o.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME) for o in i.operands)
+            if len(free) < (_OF_SPILLED if opcode.value("spill").startswith("S") else objects):
+                message = f"too few SGPRs are free where {i.opcode} names an object"
+                raise Refused("not-followed", message, f"line {i.line}")
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:
