@@ -6,7 +6,7 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.behind import reads_condition
@@ -83,8 +83,8 @@ def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> N
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
-    usable = {*lanes.tables.units("s")[::2]} & (bounds.allocatable - bounds.callee_saved)
-    if any(len(usable - live) < _AT_EDGES for live in edges(lanes)):
+    usable = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - bounds.callee_saved))
+    if any(len(usable - _numbers(live)) < _AT_EDGES for live in edges(lanes)):
         raise Refused("not-followed", f"fewer than {_AT_EDGES} SGPRs are free where LLVM saves or restores")
 
 
@@ -96,6 +96,11 @@ def edges(after: Lanes) -> list[frozenset[int]]:
         names = {after.name(o, last) for o in last.operands if o.reads and o.vreg < 0} - {"noreg", ""}
         at.append(frozenset(u for name in names for u in after.register(name).units))
     return at
+
+
+def _numbers(units: Iterable[int]) -> set[int]:
+    """Registers of 32 bits that have these units."""
+    return {unit // 2 for unit in units}
 
 
 def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
@@ -221,7 +226,7 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
     quiet = ("V", "A", "S" if saved_later else "V")
     blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
-    scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
+    scalars = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - unsaved))
     ahead = [{place for place, _ in block.successors} for block in blocks]
     before = predecessors(ahead)
     busy: dict[int, set[int]] = {}
@@ -248,7 +253,8 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
             code = [i for n in around for i in lanes.code_of(n)]
             of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
             busy.update(dict.fromkeys(around, of_code))
-        free = scalars.difference(busy[number], *(declared_units(lanes, n) for n in (number, *ahead[number])))
+        live = busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number])))
+        free = scalars - _numbers(live)
         for _, i, opcode in asks:
             objects = sum(o.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME) for o in i.operands)
             if len(free) < (_OF_SPILLED if opcode.value("spill").startswith("S") else objects):

@@ -340,7 +340,7 @@ fn edges_are_free(context: &Context<'_>) -> Done {
     let usable = |unit: &u32| context.limits.allocatable.contains(unit) && !context.preserved.contains(unit);
     let usable: Vec<u32> = (first..end).step_by(2).filter(usable).collect();
     for live in edges(context.after) {
-        let free = usable.iter().filter(|unit| !live.contains(unit)).count();
+        let free = usable.iter().filter(|unit| !live.contains(unit) && !live.contains(&(*unit + 1))).count();
         ensure!(free >= 8, "not-followed", "", "fewer than 8 SGPRs are free where LLVM saves or restores");
     }
     Ok(())
@@ -501,11 +501,9 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     };
     let defined: Set<u32> = q.instructions().flat_map(|i| units(i, Operand::is_def)).collect();
     let (first, end) = tables().file('s');
-    let usable = |unit: &u32| {
-        let odd = context.coarse && unit % 2 == 1;
-        !odd && limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit))
-    };
-    let usable: Vec<u32> = (first..end).filter(usable).collect();
+    let usable =
+        |unit: &u32| limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit));
+    let usable: Vec<u32> = (first..end).step_by(2).filter(usable).collect();
     let by_register = info(q, "isEntryFunction") != "true" || wants_frame_pointer(context);
     // Spill code that asks for no SGPR, and whose VGPR LLVM gives back; scalars go to lanes behind their phase.
     let quiet = |i: &Instruction| {
@@ -550,7 +548,7 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
             let near = own.iter().chain(others).flat_map(|i| units(i, Operand::is_register));
             let declared = next.iter().chain([part]).flat_map(|part| entry::live_ins(context, &q.blocks[*part]));
             let busy: Set<u32> = near.chain(declared).collect();
-            let free = usable.iter().filter(|unit| !busy.contains(unit)).count();
+            let free = usable.iter().filter(|unit| !busy.contains(unit) && !busy.contains(&(*unit + 1))).count();
             for (_, i) in named {
                 // To keep scalars in memory LLVM takes a pair for EXEC as well.
                 let objects = i.operands.iter().filter(|o| is_object(o)).count();
