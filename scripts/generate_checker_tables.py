@@ -313,7 +313,8 @@ def _masks() -> Iterator[str]:
 ASSEMBLY_WORDS = (
     ("exec", ""), ("lane", ""), ("dpp", ""), ("perm", "perm_b32"), ("swizzle", ""), ("row_", ""), ("wave_", ""),
     ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""), ("sample", ""), ("gather", ""), ("get_lod", ""),
-    ("interp", ""), ("lds_direct", ""), ("lds_param", ""), ("barrier_arrive", ""), ("async_barrier", ""),
+    ("interp", ""), ("lds_direct", ""), ("direct_load", ""), ("param_load", ""), ("barrier_arrive", ""),
+    ("async_barrier", ""),
 )  # fmt: skip
 """Words in inline assembly that hint at other threads, and where they do not: opcodes._ASSEMBLY as a list."""
 

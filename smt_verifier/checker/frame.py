@@ -39,6 +39,8 @@ _AT_EDGES, _OF_SPILLED = 8, 3
 """SGPRs that LLVM may need while it saves: two pairs for EXEC, frame and base pointer, an address; and while it keeps
 scalars in memory: a pair for EXEC, and an address.
 """
+_NEAR = 1024
+"""Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
 _SCALARS = 102
 """SGPRs that have a number."""
 
@@ -222,8 +224,10 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
     """
     if any(k >= VIRTUAL for k in lanes.named):
         return
-    # Spill code that asks for no SGPR, and whose VGPR LLVM gives back; scalars go to lanes behind their phase.
-    quiet = ("V", "A", "S" if saved_later else "V")
+    # Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
+    rows = (*lanes.function.stack.values(), *lanes.function.fixed_stack.values())
+    near = sum(int(row.get(key, "0")) for row in rows for key in ("size", "alignment")) < _NEAR
+    quiet = ("V", "A", *("SW" if near else "S" * saved_later))
     blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
     scalars = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - unsaved))

@@ -69,7 +69,7 @@ REVIEWED = (
 """The first entry that matches counts."""
 _ASSEMBLY = re.compile(
     r"&\"[^\"]*(?:exec|lane|dpp|perm(?!_b32)|swizzle|row_|wave_|quad|mfma|wmma|_tr|sample|gather|get_lod|interp"
-    r"|lds_direct|lds_param|barrier_arrive|async_barrier)",
+    r"|lds_direct|direct_load|param_load|barrier_arrive|async_barrier)",
     re.IGNORECASE,
 )
 _VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")

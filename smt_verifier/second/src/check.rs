@@ -505,9 +505,13 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
         |unit: &u32| limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit));
     let usable: Vec<u32> = (first..end).step_by(2).filter(usable).collect();
     let by_register = info(q, "isEntryFunction") != "true" || wants_frame_pointer(context);
-    // Spill code that asks for no SGPR, and whose VGPR LLVM gives back; scalars go to lanes behind their phase.
+    // What immediates reach, beside all that LLVM may save, asks for no register.
+    let bytes =
+        |row| ["size", "alignment"].map(|key| header::object(row, key).parse().unwrap_or(0u64)).iter().sum::<u64>();
+    let near = q.stack.values().chain(q.fixed_stack.values()).map(bytes).sum::<u64>() < 1024;
+    // Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
     let quiet = |i: &Instruction| {
-        i.spill().is_some_and(|(kind, ..)| kind.starts_with(['V', 'A']) || context.saved_later && kind == "S")
+        i.spill().is_some_and(|(kind, ..)| near || kind.starts_with(['V', 'A']) || context.saved_later && kind == "S")
     };
     let ahead: Vec<BTreeSet<usize>> = q.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
     let loops = behind::loops(&ahead);
