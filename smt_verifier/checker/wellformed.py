@@ -120,9 +120,9 @@ def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
 
 def _has_immediate(instruction: Instruction, opcode: Opcode, trait: str) -> bool:
     """Whether an immediate is one of those that a trait names; another operand in its place may be."""
-    numbers, operands = opcode.numbers(trait), instruction.operands
-    rows = [(operands[opcode.definitions + n], *row) for n, *row in zip(*[iter(numbers)] * 3, strict=True)]
-    return any(op.kind is not Kind.IMMEDIATE or op.number & bits == value for op, bits, value in rows)
+    numbers, operands = opcode.numbers(trait), instruction.operands[opcode.definitions :]
+    rows = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return any(operands[n].kind is not Kind.IMMEDIATE or operands[n].number & bits == value for n, bits, value in rows)
 
 
 def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -> None:
