@@ -313,7 +313,8 @@ def _masks() -> Iterator[str]:
 ASSEMBLY_WORDS = (
     ("exec", ""), ("lane", ""), ("dpp", ""), ("perm", "perm_b32"), ("swizzle", ""), ("row_", ""), ("wave_", ""),
     ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""), ("sample", ""), ("gather", ""), ("get_lod", ""),
-    ("interp", ""), ("lds_direct", ""), ("lds_param", ""), ("barrier_arrive", ""), ("async_barrier", ""),
+    ("interp", ""), ("lds_direct", ""), ("direct_load", ""), ("param_load", ""), ("barrier_arrive", ""),
+    ("async_barrier", ""),
 )  # fmt: skip
 """Words in inline assembly that hint at other threads, and where they do not: opcodes._ASSEMBLY as a list."""
 
@@ -443,6 +444,7 @@ def traits(name: str) -> Iterator[str]:
     yield from table.properties & LLVM_PROPERTIES
     yield from _of_format(name, table)
     yield from _kept_parts(name, table)
+    yield from _of_formats(name)
     yield from _of_threads(name)
     yield from _of_purity(name, table)
     yield from _of_masks(name)
@@ -493,6 +495,17 @@ def _kept_parts(name: str, table: InstructionDescription) -> Iterator[str]:
         yield f"keeps={len(sources) - 1 - selected},3,2"
     elif not table.format.isdisjoint(("VOP3", "VINTERP")) and "VOP3P" not in table.format and modifies:
         yield "keeps=0,8,8"
+
+
+def _of_formats(name: str) -> Iterator[str]:
+    """Which immediates have a matrix operation read registers behind its first or second source: formats of more bits
+    than the opcode's (ISA manuals, F8F6F4: 0 and 1 are of 8 bits, 2 and 3 of 6, 4 of 4; VOP3PInstructions.td).
+    """
+    found = re.search(r"_F8F6F4_(f[468])_(f[468])", name)
+    first = 3 if name.startswith("V_MFMA_") else 6 if "_SCALE" in name else 4
+    bits = [{"f4": 4, "f6": 6, "f8": 0}[word] for word in found.groups()] if found else []
+    if rows := [f"{first + n},{mask},0" for n, mask in enumerate(bits) if mask]:
+        yield "beyond=" + ",".join(rows)
 
 
 def _failing(name: str, table: InstructionDescription) -> Iterator[str]:

@@ -290,7 +290,7 @@ def _masked(after: Lanes, forms: Forms, part: int) -> None:
         if any(not forms.opcode(b).traits.isdisjoint(("call", "asm", "bundle")) for b in code[middle + 1 : end]):
             raise _refused(code[middle], "LLVM moves the write of EXEC to it, over a call, assembly or a bundle")
         if forms.opcode(code[middle]).value("mask") == "AND":
-            if _reads_condition(after, part, middle):
+            if reads_condition(after, part, middle):
                 raise _refused(code[middle], "LLVM may replace it, and SCC is read")
             _check_comparison(after, code[:middle], _other(code[middle], code[start].operands[0]))
         between = [(o, b) for b in code[middle + 1 : end] for o in b.operands if o.reads and o.register != result]
@@ -322,7 +322,7 @@ def _other(i: Instruction, copy: Operand) -> Operand:
     return i.operands[2 if i.operands[1].register == copy.register else 1]
 
 
-def _reads_condition(after: Lanes, part: int, number: int) -> bool:
+def reads_condition(after: Lanes, part: int, number: int) -> bool:
     """Whether SCC is read of what an instruction makes of it."""
     scc = {*after.register("scc").units}
     for i in after.code_of(part)[number + 1 :]:

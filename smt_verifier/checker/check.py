@@ -135,7 +135,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
     if framed:
-        check_given(p, own.calling_convention)
+        check_given(p, lanes[1], bounds, own.calling_convention)
     check_stays(p, lanes[1], is_entry=is_entry, framed=framed)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
@@ -147,7 +147,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     )
     check_taken(lanes[0], lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
     check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
-    check_free(lanes[1], bounds)
+    check_free(lanes[1], bounds, by_register=has_pointer or not is_entry, saved_later=saved_later)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
     copied = copied_blocks(lanes[1])

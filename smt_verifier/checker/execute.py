@@ -332,8 +332,8 @@ class Execution(Effects):
             return
         kind, _, way = both.forms.opcode(b).value("spill").partition(",")
         keys = both.after.operand_keys(b)
-        # LLVM may keep the slot in accumulators, or make the object's address in any register that is free.
-        if (keys.of_frame and not kind) or (both.spills_to_registers and kind != "S" and way.endswith(",save")):
+        # LLVM may keep the slot in accumulators, or make the object's address in any register that is free (13.4).
+        if keys.of_frame and (not kind.startswith("WWM_") or (both.spills_to_registers and way.endswith(",save"))):
             raise Refused("callee-saved", f"for {b.opcode} LLVM may write registers in threads that wait in the caller")
         for key in keys.defined:
             if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:

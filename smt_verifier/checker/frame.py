@@ -6,9 +6,10 @@ Sources: LLVM, SIFrameLowering.cpp; SIMachineFunctionInfo's constructor; AMDGPUB
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from smt_verifier.checker.assembly import asm_operands
+from smt_verifier.checker.behind import reads_condition
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
@@ -34,6 +35,12 @@ _DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_
 _ABSENT = ""
 _OVERWRITTEN = ("scc", "m0")
 """What LLVM overwrites where it saves and restores (M0 with ``block-vgpr-csr``)."""
+_AT_EDGES, _OF_SPILLED = 8, 3
+"""SGPRs that LLVM may need while it saves: two pairs for EXEC, frame and base pointer, an address; and while it keeps
+scalars in memory: a pair for EXEC, and an address.
+"""
+_NEAR = 1024
+"""Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
 _SCALARS = 102
 """SGPRs that have a number."""
 
@@ -67,15 +74,35 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "it calls, and hasCalls is not true")
 
 
-def check_given(p: Function, convention: str) -> None:
-    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them (13.1).
+def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> None:
+    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, and
+    leaves it SGPRs where it begins and ends: LLVM keeps EXEC, the frame and base pointer there while it saves vector
+    registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1, 13.4).
 
     Raises:
-        Refused: one is elsewhere.
+        Refused: one is elsewhere, or too few are free.
     """
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
+    usable = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - bounds.callee_saved))
+    if any(len(usable - _numbers(live)) < _AT_EDGES for live in edges(lanes)):
+        raise Refused("not-followed", f"fewer than {_AT_EDGES} SGPRs are free where LLVM saves or restores")
+
+
+def edges(after: Lanes) -> list[frozenset[int]]:
+    """Units that are live where LLVM's prologue begins, and where each epilogue ends."""
+    blocks = after.function.blocks
+    at = [frozenset(u for name, _ in blocks[0].liveins for u in after.register(name).units)]
+    for last in (block.instructions[-1] for block in blocks if block.instructions and not block.successors):
+        names = {after.name(o, last) for o in last.operands if o.reads and o.vreg < 0} - {"noreg", ""}
+        at.append(frozenset(u for name in names for u in after.register(name).units))
+    return at
+
+
+def _numbers(units: Iterable[int]) -> set[int]:
+    """Registers of 32 bits that have these units."""
+    return {unit // 2 for unit in units}
 
 
 def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
@@ -145,7 +172,8 @@ def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_e
     pointer = units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
     mask, branches = (units_named(lanes, name) - pointer for name in names)
     restored = in_parts = False
-    for i in [i for block in q.blocks for i in block.instructions if mask or branches]:
+    blocks = () if lanes.named.isdisjoint(mask | branches) else q.blocks
+    for i in [i for block in blocks for i in block.instructions]:
         opcode = lanes.tables.opcode(i.opcode)
         restores = not spills and opcode is not None and writes_exec(i, opcode)
         for o in [o for o in i.operands if o.is_register]:
@@ -185,29 +213,43 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
-def check_free(lanes: Lanes, bounds: Limits) -> None:
-    """Where an instruction names a stack object, some SGPR is free that is named nowhere near: without one LLVM adds to
-    the frame register itself, and takes that back where SCC is live, or too early. Nor does it read and write SCC,
-    which LLVM's own addition writes in between (SIRegisterInfo::eliminateFrameIndex).
+def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:
+    """Where an instruction names stack objects, as many SGPRs are free, named nowhere near: without one LLVM adds to
+    the frame register itself, and takes that back where SCC is live, or too early; in whole waves it takes a VGPR, and
+    gives it back to fewer threads. That is so also where EXEC is written and no VGPR is free, or SCC is live and the
+    frame is addressed by a register (``by_register``), which LLVM adds to over SCC, or in a VGPR
+    (SIRegisterInfo::eliminateFrameIndex, buildSpillLoadStore).
 
     Raises:
-        Refused: none is.
+        Refused: too few are, or one does.
     """
     if any(k >= VIRTUAL for k in lanes.named):
         return
+    # Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
+    rows = (*lanes.function.stack.values(), *lanes.function.fixed_stack.values())
+    near = sum(int(row.get(key, "0")) for row in rows for key in ("size", "alignment")) < _NEAR
+    quiet = ("V", "A", *("SW" if near else "S" * saved_later))
     blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
-    scalars = {u for u in lanes.tables.units("s") if u in bounds.allocatable and u % lanes.grain == 0} - unsaved
+    scalars = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - unsaved))
     ahead = [{place for place, _ in block.successors} for block in blocks]
     before = predecessors(ahead)
     busy: dict[int, set[int]] = {}
     for number in range(len(blocks)):
-        named = [i for i in lanes.code_of(number) if lanes.operand_keys(i).of_frame]
-        for i in named:
-            scc = [o.is_def for o in i.operands if o.register == "scc"]
-            if True in scc and False in scc:
-                raise Refused("not-followed", f"{i.opcode} names an object, reads and writes SCC", f"line {i.line}")
-        asks = [i for i in named if (opcode := lanes.tables.opcode(i.opcode)) is None or not opcode.value("spill")]
+        rows = [(at, i, lanes.tables.opcode(i.opcode)) for at, i in enumerate(lanes.code_of(number))]
+        asks = [
+            (at, i, opcode)
+            for at, i, opcode in rows
+            if opcode is not None
+            and lanes.operand_keys(i).of_frame
+            and (opcode.value("spill")[:1] not in quiet or any(o.register == "scc" for o in i.operands))
+        ]
+        for at, i, opcode in asks:
+            scc = {o.is_def for o in i.operands if o.register == "scc"}
+            if len(scc) == 2 or (by_register and reads_condition(lanes, number, at - 1)):
+                raise Refused("not-followed", f"{i.opcode} names an object where SCC is live", f"line {i.line}")
+            if writes_exec(i, opcode):
+                raise Refused("not-followed", f"{i.opcode} names an object and writes EXEC", f"line {i.line}")
         if not asks:
             continue
         # MachineCopyPropagation and MachineLICM, which run before, make what is named there live longer.
@@ -216,9 +258,13 @@ def check_free(lanes: Lanes, bounds: Limits) -> None:
             code = [i for n in around for i in lanes.code_of(n)]
             of_code = {k for i in code for o in i.operands if o.is_register for k in lanes.keys(o, i)}
             busy.update(dict.fromkeys(around, of_code))
-        if scalars <= busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number]))):
-            opcode, line = asks[0].opcode, asks[0].line
-            raise Refused("not-followed", f"no SGPR is free where {opcode} names an object", f"line {line}")
+        live = busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number])))
+        free = scalars - _numbers(live)
+        for _, i, opcode in asks:
+            objects = sum(o.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME) for o in i.operands)
+            if len(free) < (_OF_SPILLED if opcode.value("spill").startswith("S") else objects):
+                message = f"too few SGPRs are free where {i.opcode} names an object"
+                raise Refused("not-followed", message, f"line {i.line}")
 
 
 def check_restored(lanes: Lanes, bounds: Limits, *, saved_later: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
-from smt_verifier.checker.frame import units_named, wants_frame_pointer
+from smt_verifier.checker.frame import edges, units_named, wants_frame_pointer
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import File, Function, Instruction, Kind
@@ -101,7 +101,7 @@ def _spared(after: Lanes, bounds: Limits, named: frozenset[int]) -> frozenset[in
     taken = _first(vectors, 1, lanes, unused) | _first(scalars, 1, 1, unused) | _first(scalars, 2, branches, unused)
     of_exec: set[int] = set()
     has_frame_pointer = bool(_first(scalars, 1, 1, unused))
-    for live in _edges(after):
+    for live in edges(after):
         dead = usable - live - taken
         dead -= set() if has_frame_pointer else _first(scalars, 1, 1, dead)
         end = max(_first(scalars, 2, 1, dead), default=scalars.stop)
@@ -117,16 +117,6 @@ def _saves_vectors(after: Lanes, bounds: Limits) -> bool:
     saved = set(bounds.callee_saved - _listed(after, _LANE_REGISTERS)).difference(after.tables.units("s"))
     whole_wave = after.function.fields.get(_INFO + "isWholeWaveFunction") == "true"
     return whole_wave or any(_lost(instruction, saved, after) for instruction in _instructions(after.function))
-
-
-def _edges(after: Lanes) -> list[frozenset[int]]:
-    """Units that are live where LLVM's prologue begins, and where each epilogue ends."""
-    blocks = after.function.blocks
-    at = [frozenset(u for name, _ in blocks[0].liveins for u in after.register(name).units)]
-    for last in (block.instructions[-1] for block in blocks if block.instructions and not block.successors):
-        names = {after.name(o, last) for o in last.operands if o.reads and o.vreg < 0} - {"noreg", ""}
-        at.append(frozenset(u for name in names for u in after.register(name).units))
-    return at
 
 
 def _first(units: range, width: int, count: int, free: Collection[int]) -> set[int]:

@@ -46,6 +46,8 @@ def well_formed(function: Function, tables: Tables) -> None:
                 raise Refused("instruction", f"{opcode.name} without a register mask", _where(instruction))
             if _keeps_a_part(instruction, opcode):
                 raise Refused("instruction", f"{opcode.name} keeps a part of what nothing reads", _where(instruction))
+            if _has_immediate(instruction, opcode, "beyond"):
+                raise Refused("instruction", f"{opcode.name} reads beyond its operands", _where(instruction))
         _check_control(place, function, described)
         _check_places(block, described, tables)
 
@@ -111,12 +113,16 @@ def _check_form(opcode: Opcode, definitions: int, explicit: int, implicit: tuple
 
 def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
     """Whether an instruction keeps a part of its result, which it reads nowhere (DST_OP_SEL, UNUSED_PRESERVE, TFE)."""
-    if "keeps" not in opcode.values or any(row.tied_to == 0 for row in opcode.operands):
+    if any(row.tied_to == 0 for row in opcode.operands) or any(op.tied == 0 for op in instruction.operands):
         return False
-    numbers, operands = opcode.numbers("keeps"), instruction.operands[opcode.definitions :]
+    return _has_immediate(instruction, opcode, "keeps")
+
+
+def _has_immediate(instruction: Instruction, opcode: Opcode, trait: str) -> bool:
+    """Whether an immediate is one of those that a trait names; another operand in its place may be."""
+    numbers, operands = opcode.numbers(trait), instruction.operands[opcode.definitions :]
     rows = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    keeps = any(operands[n].kind is not Kind.IMMEDIATE or operands[n].number & bits == value for n, bits, value in rows)
-    return keeps and all(op.tied != 0 for op in instruction.operands)
+    return any(operands[n].kind is not Kind.IMMEDIATE or operands[n].number & bits == value for n, bits, value in rows)
 
 
 def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -> None:

@@ -61,7 +61,7 @@ REVIEWED = (
         r"IMAGE_(?:SAMPLE|GATHER4H?|GET_LOD)(?!\w*_(?:LZ|L|C?D)_)", Reach.READS, "ISA manuals: derivatives of the quad"
     ),
     Entry(r"\w*(?:WWM|WQM)", Reach.WRITES, "SIInstructions.td, whole-wave and whole-quad pseudo-instructions"),
-    Entry(r"LDS_(?:PARAM|DIRECT)_LOAD", Reach.UNCLEAR, "RDNA3 ISA, LDS_PARAM_LOAD: works on whole quads"),
+    Entry(r"(?:LDS|DS)_(?:PARAM|DIRECT)_LOAD", Reach.UNCLEAR, "RDNA3 and 4 ISA, LDS_PARAM_LOAD: works on whole quads"),
     Entry(r"\w+_(?:LOAD|READ)_\w*TR(?:\d|_)", Reach.UNCLEAR, "ISA manuals, transposing loads: across threads"),
     Entry("V_INDIRECT_REG_", Reach.ACTIVE, "SIInstrInfo::expandPostRAPseudo: V_MOV_B32 or V_MOVREL*, a scalar index"),
     Entry(r"SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)", Reach.UNCLEAR, "SIInstructions.td: change EXEC"),
@@ -69,7 +69,7 @@ REVIEWED = (
 """The first entry that matches counts."""
 _ASSEMBLY = re.compile(
     r"&\"[^\"]*(?:exec|lane|dpp|perm(?!_b32)|swizzle|row_|wave_|quad|mfma|wmma|_tr|sample|gather|get_lod|interp"
-    r"|lds_direct|lds_param|barrier_arrive|async_barrier)",
+    r"|lds_direct|direct_load|param_load|barrier_arrive|async_barrier)",
     re.IGNORECASE,
 )
 _VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")

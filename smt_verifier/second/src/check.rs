@@ -11,7 +11,7 @@ use crate::entry;
 use crate::forms::{self, Mode};
 use crate::header::{self, info, registers_in, value};
 use crate::joined;
-use crate::lanes::{Lane, Map, Of, Set, FIRST_AGPR};
+use crate::lanes::{Lane, Map, Of, Set, FIRST_AGPR, SCC};
 use crate::masks::{mask_of, Effect, Mark};
 use crate::model::*;
 use crate::moves;
@@ -115,6 +115,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     let framed = !is_entry && frame(context).framed;
     if framed {
         header::given(context.before, &context.convention)?;
+        edges_are_free(context)?;
     }
     frame_stays(context, is_entry, framed)?;
     let live = entry::live_virtual(context);
@@ -302,14 +303,8 @@ fn spared(context: &Context<'_>, named: &Set<u32>) -> Done<Option<Set<u32>>> {
         return Ok(Some(Set::default()));
     }
     let mut units: Set<u32> = file('v').chain(file('s')).filter(|unit| !taken.contains(unit)).collect();
-    let entry: Set<u32> = q.blocks[0].liveins.iter().flat_map(|(r, _)| r.units.iter().copied()).collect();
-    let ends =
-        q.blocks.iter().filter(|block| block.successors.is_empty()).filter_map(|block| block.instructions.last());
-    let read = |i: &Instruction| -> Set<u32> {
-        i.operands.iter().filter(|o| o.reads()).filter_map(|o| o.register).flat_map(|r| &r.units).copied().collect()
-    };
     let has_frame_pointer = !first('s', 1, 1, &unused).is_empty();
-    for live in std::iter::once(entry).chain(ends.map(read)) {
+    for live in edges(q) {
         let mut free: BTreeSet<u32> =
             usable.iter().copied().filter(|unit| !live.contains(unit) && !taken.contains(unit)).collect();
         if !has_frame_pointer {
@@ -325,6 +320,30 @@ fn spared(context: &Context<'_>, named: &Set<u32>) -> Done<Option<Set<u32>>> {
         units.extend(file('a'));
     }
     Ok(Some(units))
+}
+
+/// What is live where LLVM's prologue begins, and where each epilogue ends.
+fn edges(q: &Function) -> Vec<Set<u32>> {
+    let entry: Set<u32> = q.blocks[0].liveins.iter().flat_map(|(r, _)| r.units.iter().copied()).collect();
+    let ends =
+        q.blocks.iter().filter(|block| block.successors.is_empty()).filter_map(|block| block.instructions.last());
+    let read = |i: &Instruction| -> Set<u32> {
+        i.operands.iter().filter(|o| o.reads()).filter_map(|o| o.register).flat_map(|r| &r.units).copied().collect()
+    };
+    std::iter::once(entry).chain(ends.map(read)).collect()
+}
+
+/// A called function with a frame leaves LLVM SGPRs where it begins and ends: two pairs for EXEC, frame and base pointer, and one
+/// for the address of a slot, which would else be in a VGPR of all threads (spec 13.4).
+fn edges_are_free(context: &Context<'_>) -> Done {
+    let (first, end) = tables().file('s');
+    let usable = |unit: &u32| context.limits.allocatable.contains(unit) && !context.preserved.contains(unit);
+    let usable: Vec<u32> = (first..end).step_by(2).filter(usable).collect();
+    for live in edges(context.after) {
+        let free = usable.iter().filter(|unit| !live.contains(unit) && !live.contains(&(*unit + 1))).count();
+        ensure!(free >= 8, "not-followed", "", "fewer than 8 SGPRs are free where LLVM saves or restores");
+    }
+    Ok(())
 }
 
 /// Whether LLVM saves vector registers that the convention preserves by spill code, which may take accumulators. Those for
@@ -413,7 +432,11 @@ fn restored_before_read(context: &Context<'_>) -> Done {
 }
 
 fn names_object(i: &Instruction) -> bool {
-    i.operands.iter().any(|o| matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame))
+    i.operands.iter().any(is_object)
+}
+
+fn is_object(o: &Operand) -> bool {
+    matches!(o.kind, Kind::FrameIndex | Kind::FixedFrame)
 }
 
 /// Spill code of a slot names registers of one vector file, or EXEC is not written between such code of a block, or of blocks
@@ -464,9 +487,10 @@ fn slots_have_one_file(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// Where an instruction names a stack object, LLVM finds a free SGPR, which nothing near names: else it adds to the frame register,
-/// and takes that back where SCC is live, or too early (SIRegisterInfo::eliminateFrameIndex). Passes ahead of that make registers live
-/// longer, in their block and loop. Nor does the instruction read and write SCC, which LLVM writes in between (spec 13.4).
+/// Where an instruction names stack objects, LLVM finds as many free SGPRs, which nothing near names: else it adds to the frame register,
+/// and takes that back where SCC is live, or too early; or it takes a VGPR in whole waves, and gives it back to fewer threads, as it
+/// does where EXEC is written. Where SCC is live it adds over that, or in a VGPR, if a register addresses the frame. Passes ahead of
+/// that make registers live longer, in their block and loop (SIRegisterInfo::eliminateFrameIndex, buildSpillLoadStore; spec 13.4).
 fn scalar_is_free(context: &Context<'_>) -> Done {
     let (q, limits) = (context.after, context.limits);
     if context.has_virtual {
@@ -477,12 +501,18 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     };
     let defined: Set<u32> = q.instructions().flat_map(|i| units(i, Operand::is_def)).collect();
     let (first, end) = tables().file('s');
-    let usable = |unit: &u32| {
-        let odd = context.coarse && unit % 2 == 1;
-        !odd && limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit))
+    let usable =
+        |unit: &u32| limits.allocatable.contains(unit) && (!context.preserved.contains(unit) || defined.contains(unit));
+    let usable: Vec<u32> = (first..end).step_by(2).filter(usable).collect();
+    let by_register = info(q, "isEntryFunction") != "true" || wants_frame_pointer(context);
+    // What immediates reach, beside all that LLVM may save, asks for no register.
+    let bytes =
+        |row| ["size", "alignment"].map(|key| header::object(row, key).parse().unwrap_or(0u64)).iter().sum::<u64>();
+    let near = q.stack.values().chain(q.fixed_stack.values()).map(bytes).sum::<u64>() < 1024;
+    // Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
+    let quiet = |i: &Instruction| {
+        i.spill().is_some_and(|(kind, ..)| near || kind.starts_with(['V', 'A']) || context.saved_later && kind == "S")
     };
-    let usable: Vec<u32> = (first..end).filter(usable).collect();
-    let of_frame = |i: &&Instruction| names_object(i);
     let ahead: Vec<BTreeSet<usize>> = q.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
     let loops = behind::loops(&ahead);
     for (number, block) in q.blocks.iter().enumerate() {
@@ -494,19 +524,41 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
                 None => (block.instructions.len(), block.successors.clone()),
             };
             let own = &block.instructions[*start..end];
-            for i in own.iter().filter(of_frame) {
-                let scc = |chosen: fn(&Operand) -> bool| i.lanes(chosen).iter().any(|lane| lane.is_scc());
-                let both = scc(Operand::is_def) && scc(Operand::is_use);
-                ensure!(!both, "not-followed", i, "a stack object is named, and SCC read and written,");
+            let live = || next.iter().any(|part| entry::live_ins(context, &q.blocks[*part]).contains(&SCC));
+            let of_scc =
+                |i: &Instruction, chosen: fn(&Operand) -> bool| i.lanes(chosen).iter().any(|lane| lane.is_scc());
+            let asks = |i: &Instruction| names_object(i) && (!quiet(i) || of_scc(i, Operand::is_register));
+            let named: Vec<_> = own.iter().enumerate().filter(|(_, i)| asks(i)).collect();
+            for &(at, i) in &named {
+                let met = |i: &Instruction| {
+                    let read = of_scc(i, Operand::reads);
+                    (read || of_scc(i, Operand::is_def)).then_some(read)
+                };
+                let is_live = own[at..].iter().find_map(met).unwrap_or_else(live);
+                let changes = of_scc(i, Operand::is_def) && of_scc(i, Operand::is_use);
+                ensure!(
+                    !(changes || by_register && is_live),
+                    "not-followed",
+                    i,
+                    "a stack object is named where SCC is live,"
+                );
+                ensure!(!behind::writes_exec(i), "not-followed", i, "a stack object is named, and EXEC written,");
             }
-            let Some(i) = own.iter().filter(of_frame).find(|i| i.spill().is_none()) else { continue };
+            if named.is_empty() {
+                continue;
+            }
             let beside = |other: &usize| loops[*other].is_some() && loops[*other] == loops[number];
             let others = (0..q.blocks.len()).filter(beside).flat_map(|other| &q.blocks[other].instructions);
-            let named = own.iter().chain(others).flat_map(|i| units(i, Operand::is_register));
+            let near = own.iter().chain(others).flat_map(|i| units(i, Operand::is_register));
             let declared = next.iter().chain([part]).flat_map(|part| entry::live_ins(context, &q.blocks[*part]));
-            let busy: Set<u32> = named.chain(declared).collect();
-            let free = usable.iter().any(|unit| !busy.contains(unit));
-            ensure!(free, "not-followed", i, "no SGPR is free at a stack object");
+            let busy: Set<u32> = near.chain(declared).collect();
+            let free = usable.iter().filter(|unit| !busy.contains(unit) && !busy.contains(&(*unit + 1))).count();
+            for (_, i) in named {
+                // To keep scalars in memory LLVM takes a pair for EXEC as well.
+                let objects = i.operands.iter().filter(|o| is_object(o)).count();
+                let needed = if matches!(i.spill(), Some(("S", ..))) { 3 } else { objects };
+                ensure!(free >= needed, "not-followed", i, "too few SGPRs are free at a stack object");
+            }
         }
     }
     Ok(())
@@ -754,11 +806,9 @@ impl<'a> Walk<'a> {
         let other = self.state.threads().any(|class| class.active && class.kind == 'O');
         let entry = info(self.context.after, "isEntryFunction") == "true";
         let asked = (other || wide) && !entry && !q.has("no-code") && self.is_last();
-        // LLVM may keep slots of vectors in registers of the other vector file, or have the address of an object in one.
-        let taken = match q.spill() {
-            Some((kind, _, saves)) => saves && kind != "S" && self.context.processor.has_agprs,
-            None => names_object(q),
-        };
+        // LLVM may keep slots of vectors in registers of the other vector file, or have the address of an object in one (spec 13.4).
+        let stores = q.spill().is_some_and(|(.., saves)| saves) && self.context.processor.has_agprs;
+        let taken = names_object(q) && (stores || !q.is_whole_wave());
         ensure!(!(asked && taken), "callee-saved", q, "LLVM may write registers for it that are not set aside");
         let set_aside = |lane: &Lane| !lane.vector || self.context.reserved_after.contains(&lane.a);
         let fits = !asked || q.lanes(Operand::is_def).iter().all(set_aside);

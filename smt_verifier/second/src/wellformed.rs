@@ -32,6 +32,7 @@ pub fn check(function: &Function, target: &Processor) -> Done {
                 "it returns, in a block that has successors"
             );
             ensure!(!keeps_a_part(i), "well-formed", i, "it keeps a part of what it does not read");
+            ensure!(!has_immediate(i, "beyond"), "well-formed", i, "it reads registers behind those of its operands");
             let may_stand = |other: &Instruction| i.has("terminator") || i.has("trap") && other.has("barrier");
             ensure!(terminator.is_none_or(may_stand), "well-formed", i, "it stands behind a terminator");
             terminator = Some(i).filter(|i| i.has("terminator")).or(terminator);
@@ -59,7 +60,12 @@ fn keeps_a_part(i: &Instruction) -> bool {
     {
         return false;
     }
-    i.opcode.numbers("keeps").chunks(3).any(|three| {
+    has_immediate(i, "keeps")
+}
+
+/// Whether an immediate is one of those that the trait names, or is none.
+fn has_immediate(i: &Instruction, word: &str) -> bool {
+    i.opcode.numbers(word).chunks(3).any(|three| {
         let [number, bits, value] = three[..] else { return true };
         let operand = i.operands.get(i.opcode.definitions + number).filter(|o| o.kind == Kind::Immediate);
         operand.is_none_or(|o| o.text.parse().map_or(true, |word: i64| word & bits as i64 == value as i64))
