@@ -156,8 +156,11 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     for text in propagated.texts:
         check_behind(text, forms, bounds.allocatable)
         copied = copied.and_of(copied_blocks(text))
-    descriptor = units_named(lanes[1], "" if is_entry else q.fields.get(_INFO + "scratchRSrcReg", ""))
-    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | (descriptor & lanes[1].defined_units)
+    given = (
+        "" if is_entry else " ".join(q.fields.get(_INFO + name, "") for name in ("scratchRSrcReg", "frameOffsetReg"))
+    )
+    defined = units_named(lanes[1], given) & lanes[1].defined_units
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | defined
     reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],

@@ -394,6 +394,8 @@ def _of_blocks(subject: Subject, lines: list[str], row: str) -> Iterator[Mutant]
                     yield _mutant(subject, lines, number, column, new, why or ("one is in any order" if same else ""))
 
 
+_OF_A_ROW = "callee-saved-register: '', callee-saved-restored: true, debug-info-variable: '',"
+"""A line of a stack object's row that says what is so without it."""
 _MAYBE = "later blocks may not need it, or part of it"
 
 
@@ -427,6 +429,8 @@ def _argument(column: str, row: str, line: str, new: list[str], before: dict[str
         column in ("type: missing", "offset: missing", "name: missing", "stack-id: missing")
         and "default, offset: 0" in line
     ):
+        return "LLVM takes the same where it is absent"
+    if column == "missing" and line.strip() == _OF_A_ROW:
         return "LLVM takes the same where it is absent"
     of_entry = before.get("machineFunctionInfo.isEntryFunction", "").endswith("true")
     if column == "missing" and row == "machineFunctionInfo.wwmReservedRegs: row" and of_entry:

@@ -210,15 +210,14 @@ impl<'a> Context<'a> {
         let reloaded = defined(after, is_reload);
         let set_aside = |unit: &u32| limits.kept.contains(unit) || limits.of_exec.contains(unit);
         let restored = limits.saved.iter().filter(|unit| !set_aside(unit) || reloaded.contains(unit));
-        // A called function gives the scratch descriptor back.
-        let descriptor = match info(before, "isEntryFunction") == "true" {
+        // A called function gives the scratch descriptor back, and the frame pointer, which LLVM saves if it is one.
+        let names = match info(before, "isEntryFunction") == "true" {
             true => Vec::new(),
-            false => registers_in(after, "scratchRSrcReg"),
+            false => [registers_in(after, "scratchRSrcReg"), registers_in(after, "frameOffsetReg")].concat(),
         };
-        let (written, registers) =
-            (defined(after, |_| true), descriptor.iter().filter_map(|name| tables().register(name)));
-        let descriptor = registers.flat_map(|r| &r.units).filter(|unit| written.contains(unit));
-        let restored = restored.chain(descriptor).filter(|unit| !coarse || *unit % 2 == 0);
+        let (written, registers) = (defined(after, |_| true), names.iter().filter_map(|name| tables().register(name)));
+        let given = registers.flat_map(|r| &r.units).filter(|unit| written.contains(unit));
+        let restored = restored.chain(given).filter(|unit| !coarse || *unit % 2 == 0);
         context.restored = restored.copied().collect();
         let blocks = before.blocks.iter().chain(&after.blocks);
         let live = blocks.flat_map(|block| &block.liveins).flat_map(|(register, _)| &register.units);
