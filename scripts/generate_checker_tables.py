@@ -460,9 +460,10 @@ def traits(name: str) -> Iterator[str]:
         yield "sets-mode"
     if name.startswith("S_SETREG_"):
         yield "setreg"
-    if name == "S_SETREG_IMM32_B32":
-        # AMDGPULowerVGPREncoding.cpp, handleSetregMode: behind this opcode alone.
-        yield "mode-restored"
+    if re.match(r"EXP|V_INTERP_(MOV|P1|P2)_F32|V_MOV_B32_indirect|S_SETREG_IMM32_B32_mode", name):
+        # AMDGPULowerVGPREncoding.cpp sets no upper bits for its operands (getVGPRLoweringOperandTables), or does not
+        # set them again behind it (handleSetregMode).
+        yield "low-vgprs"
     if name in ("S_SENDMSG", "S_SENDMSGHALT"):
         yield "message"
     if name in product._TESTS:

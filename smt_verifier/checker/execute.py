@@ -249,8 +249,8 @@ class Execution(Effects):
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             naming = _ADDRESSING | _UPPER if has_upper else _ADDRESSING
             is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
-            if has_upper and not explicit[0].is_register and "mode-restored" not in opcode.traits:
-                is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
+        if has_upper and ("low-vgprs" in opcode.traits or ("asm" in opcode.traits and self._leaves_upper(a))):
+            is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
         if has_upper and "may-load" in opcode.traits:
             results = a.operands[: a.definitions if self.both.before.grain == 1 else 0]
             is_not_followed |= any(len(self.both.before.keys(o, a)) == 1 for o in results)
@@ -260,6 +260,16 @@ class Execution(Effects):
             is_not_followed = True
         if is_not_followed or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
+
+    def _leaves_upper(self, a: Instruction) -> bool:
+        """Whether LLVM finds no VGPR in assembly that has one: it looks no further than to the first implicit register
+        (SIInstrInfo::hasVGPRUses), and does not set the upper bits of the numbers to 0.
+        """
+        before = self.both.before
+        registers = [o for o in a.operands if o.is_register]
+        vectors = [any(before.is_vector(key) for key in before.keys(o, a)) for o in registers]
+        seen = next((number for number, o in enumerate(registers) if o.is_implicit), len(registers))
+        return any(vectors) and not any(vectors[:seen])
 
     def _runs_for(
         self, a: Instruction, opcode: Opcode

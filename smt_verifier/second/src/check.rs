@@ -845,9 +845,13 @@ impl<'a> Walk<'a> {
             let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
             !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
         });
-        // An immediate overwrites them, and LLVM restores them behind this opcode alone (AMDGPULowerVGPREncoding).
-        let lost = last.is_some_and(|_| !i.operands[0].is_register() && !i.has("mode-restored"));
-        let lost = lost && self.context.touched_after.iter().any(|unit| (512..FIRST_AGPR).contains(unit));
+        // LLVM sets none for such an opcode, or not again behind it (AMDGPULowerVGPREncoding).
+        // Nor for assembly that has VGPRs, but none before its first implicit register (SIInstrInfo::hasVGPRUses).
+        let vector = |o: &Operand| o.lanes.iter().any(|lane| lane.vector);
+        let seen = i.operands.iter().position(|o| o.is_register() && o.is(IMPLICIT)).unwrap_or(i.operands.len());
+        let unseen = i.has("asm") && i.operands.iter().any(vector) && !i.operands[..seen].iter().any(vector);
+        let lost = (unseen || i.has("low-vgprs"))
+            && self.context.touched_after.iter().any(|unit| (512..FIRST_AGPR).contains(unit));
         // By this message a wave gives its VGPRs back.
         let leaves = i.has("message") && i.explicit().any(|o| matches!(low(o, 0xff), 3 | u32::MAX));
         let odd = odd || has_upper && lost;
