@@ -77,6 +77,10 @@ class Oracle:
         self._cache: dict[tuple[int, str], Decoded] = {}
         self._scalar_phase = has_scalar_registers(pre)
         self._is_called = header_field(pre, "isEntryFunction") == "false"
+        # Beside an object of unknown size LLVM takes the stack pointer back from the frame pointer.
+        pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
+        dynamic = pointer and any("variable-sized" in row.text for row in pre.stack.values())
+        self._taken_back = physical_register(pointer).units if dynamic else ()
         self._sides: dict[int, list[list[Decoded]]] = {}
         self._dying: dict[int, Dying] = {}
 
@@ -347,7 +351,7 @@ class _Run:
         """What a called function must have kept: scalar registers are saved before vector registers are allocated."""
         if not self.oracle._is_called or self.oracle._scalar_phase:
             return
-        for unit in sorted(regmask("csr_amdgpu")):
+        for unit in sorted(regmask("csr_amdgpu").difference(self.oracle._taken_back)):
             if SGPR_BASE <= unit < TTMP_BASE and (unit in self.pre.scalars or unit in self.post.scalars):
                 a, b = self.pre.scalar(unit), self.post.scalar(unit)
                 if a is not None and a != b:
