@@ -156,11 +156,10 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     for text in propagated.texts:
         check_behind(text, forms, bounds.allocatable)
         copied = copied.and_of(copied_blocks(text))
-    given = (
-        "" if is_entry else " ".join(q.fields.get(_INFO + name, "") for name in ("scratchRSrcReg", "frameOffsetReg"))
-    )
-    defined = units_named(lanes[1], given) & lanes[1].defined_units
-    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | defined
+    # Both are the caller's.
+    names = " ".join(q.fields.get(_INFO + name, "") for name in ("scratchRSrcReg", "frameOffsetReg") if not is_entry)
+    given_back = units_named(lanes[1], names) & lanes[1].defined_units
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved) | given_back
     reserved = units_named(lanes[1], q.fields.get(_INFO + "wwmReservedRegs", ""))
     return Both(
         lanes[0],

@@ -226,8 +226,8 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
     if any(k >= VIRTUAL for k in lanes.named):
         return
     # Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
-    rows = (*lanes.function.stack.values(), *lanes.function.fixed_stack.values())
-    near = sum(int(row.get(key, "0")) for row in rows for key in ("size", "alignment")) < _NEAR
+    objects = (*lanes.function.stack.values(), *lanes.function.fixed_stack.values())
+    near = sum(int(row.get(key, "0")) for row in objects for key in ("size", "alignment")) < _NEAR
     quiet = ("V", "A", *("SW" if near else "S" * saved_later))
     blocks = lanes.function.blocks
     unsaved = bounds.callee_saved - lanes.defined_units
@@ -261,8 +261,8 @@ def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: 
         live = busy[number].union(*(declared_units(lanes, n) for n in (number, *ahead[number])))
         free = scalars - _numbers(live)
         for _, i, opcode in asks:
-            objects = sum(o.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME) for o in i.operands)
-            if len(free) < (_OF_SPILLED if opcode.value("spill").startswith("S") else objects):
+            count = sum(o.kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME) for o in i.operands)
+            if len(free) < (_OF_SPILLED if opcode.value("spill").startswith("S") else count):
                 message = f"too few SGPRs are free where {i.opcode} names an object"
                 raise Refused("not-followed", message, f"line {i.line}")
 
