@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from support import REPOSITORY
 
 from smt_verifier.certificate.reordered import order_answers
+from smt_verifier.certificate.verdict import Answer
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.printer import print_mir
@@ -81,7 +82,7 @@ def test_no_plan_without_the_second_checker_without_order_and_with_accumulators(
 
 
 @needs_both
-def test_a_wrong_order_is_refused_before_anything_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = planned(KERNEL.read_bytes(), KERNEL.name, Settings())
     (good,) = wrong.early(DEFAULT)
     block, order = max(good.orders.items(), key=lambda item: len(item[1]))
@@ -99,6 +100,18 @@ def test_a_wrong_order_is_refused_before_anything_is_allocated(monkeypatch: pyte
     monkeypatch.setattr(Planned, "early", lambda _self, _plan: (bad,))
     with pytest.raises(UnsupportedError, match=r"our order is refused: .*order-registers"):
         wrong.check_order(OURS)
+
+
+@needs_both
+def test_an_order_that_a_checker_refuses_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_texts: str) -> tuple[Answer, ...]:
+        return (Answer("python", accepted=False, rule="order-registers", message="as this test says"),)
+
+    monkeypatch.setattr("verilocc_mlir.pipeline.plans.order_answers", refused)
+    report = compile_module(KERNEL.read_bytes(), KERNEL.name, Settings()).report
+    assert report.outcome is Outcome.PROVED
+    assert not report.functions[0].plan.endswith("-ordered")
+    assert any("our order is refused: python: order-registers" in note for note in report.notes)
 
 
 def test_strain_is_what_is_too_much_and_what_is_reloaded() -> None:
