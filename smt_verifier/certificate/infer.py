@@ -116,7 +116,7 @@ def make_certificate(
     count = len(both.before.parts)
     pairing = pair_all(both, unpaired, in_order=in_order)
     choices = candidates(both, pairing)
-    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
+    certificate = Certificate(both.before.function.name, [BlockCertificate(steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
     needs = wanted(
         both,
@@ -316,15 +316,15 @@ def _same_part(a: Part, b: Part) -> bool:
 def _entry(observed: _Observed) -> Entry:
     numbers = {first: number for number, first in enumerate(observed.masks)}
     masks = {key: (numbers[first], k) for first, keys in observed.masks.items() for k, key in enumerate(keys)}
-    classes = [
-        ClassClaims(
-            kind, active, _bits(numbers, member, inside=True), _bits(numbers, member, inside=False), _claims(part)
-        )
-        for (kind, active, member), part in observed.classes.items()
-    ]
-    nonempty = {numbers[f] for f in observed.nonempty}
-    beside = {numbers[f] for f in (() if observed.some else observed.beside - observed.nonempty)}
-    return Entry(classes, _claims(observed.scalars), masks, nonempty, beside, observed.some)
+    entry = Entry()
+    for (kind, active, member), part in observed.classes.items():
+        within, without = (_bits(numbers, member, inside=inside) for inside in (True, False))
+        entry.classes.append(ClassClaims(kind, active, within, without))
+        entry.classes[-1].claims = _claims(part)
+    entry.scalars, entry.masks, entry.some = _claims(observed.scalars), masks, observed.some
+    entry.nonempty = {numbers[f] for f in observed.nonempty}
+    entry.beside = {numbers[f] for f in (() if observed.some else observed.beside - observed.nonempty)}
+    return entry
 
 
 def _bits(numbers: dict[Key, int], member: tuple[tuple[Key, bool], ...], *, inside: bool) -> int:
@@ -334,4 +334,7 @@ def _bits(numbers: dict[Key, int], member: tuple[tuple[Key, bool], ...], *, insi
 
 def _claims(part: Part) -> Claims:
     pairs = [(name, place) for place, names in part.holds.items() for name in names]
-    return Claims([pairs], list(part.undefined), list(part.doubtful - part.undefined))
+    claims = Claims()
+    claims.rows = [pairs]
+    claims.undefined, claims.doubtful = list(part.undefined), list(part.doubtful - part.undefined)
+    return claims

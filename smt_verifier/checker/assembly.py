@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.outcome import Refused
@@ -16,8 +16,7 @@ _FIRST = 2
 """Operands before the words: the text and its flags."""
 
 
-@dataclass(frozen=True, slots=True)
-class AsmOperand:
+class AsmOperand(NamedTuple):
     """An operand of inline assembly: its number, whether it is written early, whether it is a result nobody asks for,
     and the operand it is tied to, or -1.
     """

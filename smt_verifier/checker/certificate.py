@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from smt_verifier.checker.outcome import Refused
 
@@ -35,7 +34,6 @@ _KEY = re.compile(
 )
 
 
-@dataclass(slots=True)
 class Claims:
     """What is claimed of the scalars, or of one class of threads, at a block's entry.
 
@@ -45,54 +43,51 @@ class Claims:
         doubtful: further names that may be undefined.
     """
 
-    rows: list[list[tuple[Key, Key]]] = field(default_factory=list[list[tuple[Key, Key]]])
-    undefined: list[Key] = field(default_factory=list[Key])
-    doubtful: list[Key] = field(default_factory=list[Key])
+    def __init__(self) -> None:
+        self.rows: list[list[tuple[Key, Key]]] = []
+        self.undefined: list[Key] = []
+        self.doubtful: list[Key] = []
 
 
-@dataclass(slots=True)
 class ClassClaims:
     """A class of threads that is claimed: its kind (``T``, ``O``, ``P``), whether it is active, and the masks in which
     it is and is not, one bit each.
     """
 
-    kind: str
-    active: bool
-    within: int = 0
-    without: int = 0
-    claims: Claims = field(default_factory=Claims)
+    def __init__(self, kind: str, active: bool, within: int = 0, without: int = 0) -> None:
+        self.kind, self.active, self.within, self.without = kind, active, within, without
+        self.claims = Claims()
 
 
-@dataclass(slots=True)
 class Entry:
     """All that is claimed at a block's entry; ``masks`` says of which mask a name is which part. Masks are numbered in
     the order in which they are named first.
     """
 
-    classes: list[ClassClaims] = field(default_factory=list[ClassClaims])
-    scalars: Claims = field(default_factory=Claims)
-    masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
-    nonempty: set[int] = field(default_factory=set[int])
-    beside: set[int] = field(default_factory=set[int])
-    some: bool = False
+    def __init__(self) -> None:
+        self.classes: list[ClassClaims] = []
+        self.scalars = Claims()
+        self.masks: dict[Key, tuple[int, int]] = {}
+        self.nonempty: set[int] = set()
+        self.beside: set[int] = set()
+        self.some = False
 
 
-@dataclass(slots=True)
 class BlockCertificate:
     """One block: runs of steps ``(kind, count)`` with kind ``=``, ``-`` or ``+``, repeats by number, splits, claims."""
 
-    steps: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    repeats: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    splits: set[int] = field(default_factory=set[int])
-    entry: Entry | None = None
+    def __init__(self, steps: list[tuple[str, int]]) -> None:
+        self.steps = steps
+        self.repeats: dict[int, tuple[int, int]] = {}
+        self.splits: set[int] = set()
+        self.entry: Entry | None = None
 
 
-@dataclass(slots=True)
 class Certificate:
     """Of one function."""
 
-    function: str
-    blocks: list[BlockCertificate]
+    def __init__(self, function: str, blocks: list[BlockCertificate]) -> None:
+        self.function, self.blocks = function, blocks
 
 
 def _refuse(number: int, line: str) -> Refused:
@@ -203,7 +198,7 @@ class _Reader:
         while words != ["end"]:
             if words != ["block", str(len(certificate.blocks))]:
                 raise self._bad()
-            block = BlockCertificate()
+            block = BlockCertificate([])
             certificate.blocks.append(block)
             words = self._block(block, len(certificate.blocks) - 1)
         if self._number != len(self._lines):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.checker.behind import check_behind, check_kept_in_lanes
 from smt_verifier.checker.certificate import (
@@ -68,8 +68,7 @@ from smt_verifier.checker.ways import Ways, test_of
 from smt_verifier.checker.wellformed import reads_are_defined, well_formed
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """How many operands of the text after allocation were compared, each once, and how many claims were shown."""
 
     operands: int
@@ -374,7 +373,8 @@ def initial_state(both: Both) -> State:
         ThreadClass("T", True, vectors),
         ThreadClass("O", False, outside),
     ]
-    state = State(scalars, classes, some=True, name_cells=cells)
+    state = State(scalars, classes)
+    state.some, state.name_cells = True, cells
     note_undeclared(both, state, declared)
     undefine_undeclared(both, state, 0)
     return state
@@ -390,7 +390,9 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     alone: dict[Key, Names] = {}
     scalars = _part(entry.scalars, alone)
     classes = [ThreadClass(c.kind, c.active, _part(c.claims, alone), c.within, c.without) for c in entry.classes]
-    state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some, beside=set(entry.beside))
+    state = State(scalars, classes)
+    state.masks, state.nonempty, state.beside = dict(entry.masks), set(entry.nonempty), set(entry.beside)
+    state.some = entry.some
     every = (entry.scalars, *(c.claims for c in entry.classes))
     pairs = [pair for row in _rows_of(every) for pair in row]
     names = {*(name for name, _ in pairs), *entry.masks}.union(*(of for c in every for of in (c.undefined, c.doubtful)))

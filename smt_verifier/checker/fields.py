@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from smt_verifier.checker import DATA
 from smt_verifier.checker.model import Row, VirtualRegister
@@ -63,8 +63,7 @@ def known_fields() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     return sections
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What a header says; see ``Function`` for its fields. ``name`` is resolved."""
 
     name: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.checker.fields import known_fields
 from smt_verifier.checker.model import Function, Instruction, Kind, Operand
@@ -80,8 +80,7 @@ def is_whole_wave_move(opcode: Opcode) -> bool:
     return opcode.value("spill").startswith("WWM_")
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     """One field that differs; ``allocatable``: units of registers that an allocator may hand out."""
 
     before: _Side

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, nested_loops, predecessors, reachable
@@ -27,8 +28,7 @@ _NOT_THE_SAME = ("S_GETPC_B64", "S_GETPC_B64_pseudo")
 _NOTHING: frozenset[tuple[int, bool]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(NamedTuple):
     """What LLVM may move to the end of each block of Q.
 
     Attributes:
@@ -45,15 +45,14 @@ class Copied:
         return Copied(*([a | b for a, b in zip(one, two, strict=True)] for one, two in ways))
 
 
-@dataclass(frozen=True, slots=True)
-class _Near:
+class _Near(NamedTuple):
     """Blocks from whose instruction ``start`` on LLVM may bring a block's instructions up to ``stop`` together with."""
 
     blocks: dict[int, int]
     stop: int
 
 
-@dataclass(slots=True)
+@dataclass(repr=False, slots=True)
 class _Known:
     """What was written behind some point, and whether EXEC was since (the Boolean).
 
@@ -90,7 +89,7 @@ class _Known:
         self.fresh = dict.fromkeys(self.fresh, True)
 
 
-@dataclass(slots=True)
+@dataclass(repr=False, slots=True)
 class _Left:
     """What is known behind a block.
 
@@ -154,22 +153,29 @@ def copied_blocks(after: Lanes) -> Copied:
     return Copied(read, [frozenset(of.known.unread) for of in left])
 
 
-@dataclass(frozen=True, slots=True)
 class _Flow:
-    """Q once blocks without code are gone: successors and predecessors of each block, and the numbers of its
-    instructions that make code, but for a jump at its end, which may be gone by then.
+    """Q once blocks without code are gone.
+
+    Attributes:
+        ahead, before: successors and predecessors of each block.
+        kept: numbers of its instructions that make code, but for a jump at its end, which may be gone by then.
+        stays: those of them that no other pass has deleted, moved or made one of by then.
+        said: for each instruction of a block a number: those that LLVM makes equal have the same one.
+        one: blocks that LLVM makes one of have the same number.
     """
 
-    after: Lanes
-    ahead: list[set[int]]
-    before: list[set[int]]
-    kept: list[list[int]]
-    stays: list[list[int]]
-    """Those of them that no other pass has deleted, moved or made one of by then."""
-    said: list[list[int]]
-    """For each instruction of a block a number: those that LLVM makes equal have the same one."""
-    one: list[int]
-    """Blocks that LLVM makes one of have the same number."""
+    def __init__(
+        self,
+        after: Lanes,
+        ahead: list[set[int]],
+        before: list[set[int]],
+        kept: list[list[int]],
+        stays: list[list[int]],
+        said: list[list[int]],
+        one: list[int],
+    ) -> None:
+        self.after, self.ahead, self.before, self.kept, self.stays = after, ahead, before, kept, stays
+        self.said, self.one = said, one
 
     def near(self, number: int) -> _Near:
         """With whose instructions LLVM may bring a block's own together."""
@@ -443,8 +449,7 @@ def _check_beginnings(flow: _Flow, firsts: list[_First]) -> None:
         seen.update(further)
 
 
-@dataclass(frozen=True, slots=True)
-class _First:
+class _First(NamedTuple):
     """The instructions at a block's beginning that LLVM may hoist; ``leads_on``: only branches follow them."""
 
     numbers: list[int]

@@ -8,7 +8,7 @@ getOccupancyWithWorkGroupSizes; AMDGPUBaseInfo.cpp, getIntegerPairAttribute; SIM
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Processor, Tables, tables
@@ -34,8 +34,7 @@ prologue and epilogue).
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Registers of one function, as units.
 
     Attributes:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 class Kind(Enum):
@@ -31,7 +32,7 @@ class Kind(Enum):
     ``S_DELAY_ALU`` and its like (AMDGPUMIRFormatter.cpp)."""
 
 
-@dataclass(init=False, slots=True)
+@dataclass(init=False, repr=False, slots=True)
 class Operand:
     """One operand.
 
@@ -101,7 +102,7 @@ def bytes_of(size: str) -> int:
     return (int(match[1] or 1) * int(match[2] or match[3]) + 7) // 8 if match else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, slots=True)
 class MemoryOperand:
     """One memory operand. All of it is in ``text``; two that have the same text say the same.
 
@@ -129,15 +130,44 @@ class MemoryOperand:
     pointer: str
     offset: int
     rest: str
-    stack_object: int = -1
-    fixed_object: int = -1
+    stack_object: int
+    fixed_object: int
+
+    def __init__(
+        self,
+        text: str,
+        loads: bool,
+        stores: bool,
+        volatile: bool,
+        non_temporal: bool,
+        dereferenceable: bool,
+        invariant: bool,
+        target_flags: tuple[str, ...],
+        ordering: str,
+        size: str,
+        pointer: str,
+        offset: int,
+        rest: str,
+        stack_object: int = -1,
+        fixed_object: int = -1,
+    ) -> None:
+        self.text, self.loads, self.stores, self.volatile, self.non_temporal = (
+            text,
+            loads,
+            stores,
+            volatile,
+            non_temporal,
+        )
+        self.dereferenceable, self.invariant, self.target_flags = dereferenceable, invariant, target_flags
+        self.ordering, self.size, self.pointer, self.offset, self.rest = ordering, size, pointer, offset, rest
+        self.stack_object, self.fixed_object = stack_object, fixed_object
 
     @property
     def is_atomic(self) -> bool:
         return bool(self.ordering)
 
 
-@dataclass(init=False, slots=True)
+@dataclass(init=False, repr=False, slots=True)
 class Instruction:
     """One machine instruction.
 
@@ -163,7 +193,7 @@ class Instruction:
     in_bundle: bool
     opens_bundle: bool
     closes_bundle: bool
-    line: int
+    line: int = field(compare=False)
 
     def __init__(
         self,
@@ -183,8 +213,7 @@ class Instruction:
         self.closes_bundle, self.line = closes_bundle, line
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A basic block.
 
     Attributes:
@@ -207,7 +236,7 @@ class Block:
     line: int
 
 
-@dataclass(init=False, slots=True)
+@dataclass(init=False, repr=False, slots=True)
 class VirtualRegister:
     """A virtual register. ``preferred`` is a wish (``"%3"``, ``"$vcc"`` or ``""``); ``flags`` such as ``WWM_REG``."""
 
@@ -224,8 +253,7 @@ Row = Mapping[str, str]
 """What a row of a list says, by key, quotes kept; the number (``id``) is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A machine function.
 
     Attributes:
@@ -250,8 +278,7 @@ class Function:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """A text.
 
     Attributes:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
+from typing import NamedTuple
 
 from smt_verifier.checker.operands import WORD
 from smt_verifier.checker.outcome import Refused
@@ -59,8 +59,7 @@ _DEFINE = re.compile(
 _NAME = re.compile(rf"define (?:[^@\"]|{_STRING})*@({WORD}|{_STRING})\(", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """What a module says of a function.
 
     Attributes:

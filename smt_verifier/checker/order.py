@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, bytes_of
 from smt_verifier.checker.outcome import Refused
@@ -53,7 +54,7 @@ def check_order(before: str, after: str, certificate: str, processor: str, name:
     for number, (a, b) in enumerate(zip(old[0].blocks, new[0].blocks, strict=True)):
         if _of_block(a) != _of_block(b):
             raise Refused("order", "more than the order of instructions differs", f"bb.{a.number}")
-        moved += _check_block(_items(a, frame), _items(b, frame), orders.get(number))
+        moved += _check_block(_groups(a), _groups(b), orders.get(number), frame)
     return moved
 
 
@@ -102,8 +103,7 @@ def _positions(runs: list[str], function: Function, block: int) -> list[int]:
     return positions
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """What moves as one: an instruction, or a bundle.
 
     Attributes:
@@ -113,15 +113,15 @@ class _Item:
         everywhere: it may access any memory.
     """
 
-    instructions: tuple[Instruction, ...]
+    instructions: list[Instruction]
     stays: bool
     accesses: dict[int, str]
     memory: tuple[MemoryOperand, ...]
     everywhere: bool
 
 
-def _items(block: Block, frame: Collection[int]) -> list[_Item]:
-    """The items of a block, debug instructions left out; ``frame``: see ``_frame``."""
+def _groups(block: Block) -> list[list[Instruction]]:
+    """What moves as one in a block, debug instructions left out."""
     groups: list[list[Instruction]] = []
     for i in block.instructions:
         if "debug" in _described(i).traits:
@@ -130,7 +130,7 @@ def _items(block: Block, frame: Collection[int]) -> list[_Item]:
             groups[-1].append(i)
         else:
             groups.append([i])
-    return [_item(tuple(group), frame) for group in groups]
+    return groups
 
 
 def _described(i: Instruction) -> Opcode:
@@ -140,7 +140,7 @@ def _described(i: Instruction) -> Opcode:
     return description
 
 
-def _item(instructions: tuple[Instruction, ...], frame: Collection[int]) -> _Item:
+def _item(instructions: list[Instruction], frame: Collection[int]) -> _Item:
     accesses: dict[int, str] = {}
     for i in instructions:
         for kind, registers in _accesses(i, frame):
@@ -223,17 +223,22 @@ def _is_everywhere(i: Instruction) -> bool:
     )
 
 
-def _check_block(p: list[_Item], q: list[_Item], order: list[int] | None) -> int:
-    order = list(range(len(p))) if order is None else order
-    if len(q) != len(p) or sorted(order) != list(range(len(p))):
+def _check_block(
+    p: list[list[Instruction]], q: list[list[Instruction]], order: list[int] | None, frame: Collection[int]
+) -> int:
+    """``order``: for each group of Q the number of P's, or None where they stand alike; ``frame``: see ``_frame``."""
+    alike = list(range(len(p)))
+    order = alike if order is None else order
+    if len(q) != len(p) or sorted(order) != alike:
         raise Refused("order", "not each instruction once")
     for at, of in enumerate(order):
-        pairs = zip(p[of].instructions, q[at].instructions, strict=False)
-        if len(p[of].instructions) != len(q[at].instructions) or any(_said(x, y) != _said(y, y) for x, y in pairs):
-            line = q[at].instructions[0].line
-            raise Refused("order", f"{q[at].instructions[0].opcode} is another instruction", f"line {line}")
+        pairs = zip(p[of], q[at], strict=False)
+        if len(p[of]) != len(q[at]) or any(x != y and _said(x, y) != _said(y, y) for x, y in pairs):
+            raise Refused("order", f"{q[at][0].opcode} is another instruction", f"line {q[at][0].line}")
+    if order == alike:
+        return 0
     # The flags that Q has count: those of P that it lacks said what need not be so any more.
-    given = [q[at] for at in sorted(range(len(q)), key=order.__getitem__)]
+    given = [_item(q[at], frame) for at in sorted(alike, key=order.__getitem__)]
     _check_staying(given, order)
     _check_registers(given, order)
     _check_memory(given, order)
@@ -249,7 +254,7 @@ def _said(i: Instruction, q: Instruction) -> Instruction:
     for n in (n for n in lacks if n < len(operands) and "killed" in operands[n].flags):
         operands[n] = replace(operands[n], flags=operands[n].flags - {"killed"})
     tail = tuple(t for t in i.tail if not t.startswith(_MAY_MOVE[:2]))
-    return replace(i, operands=tuple(operands), tail=tail, line=0)
+    return replace(i, operands=tuple(operands), tail=tail)
 
 
 def _check_staying(items: list[_Item], order: list[int]) -> None:

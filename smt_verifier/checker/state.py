@@ -7,7 +7,6 @@ value. All changes below keep that so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from smt_verifier.checker.certificate import Key
 
@@ -121,7 +120,6 @@ class ThreadClass:
             self.without |= 1 << mask
 
 
-@dataclass(slots=True)
 class State:
     """Scalars, classes of threads, and what is known of masks.
 
@@ -149,29 +147,29 @@ class State:
         cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
     """
 
-    scalars: Part
-    classes: list[ThreadClass]
-    masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
-    nonempty: set[int] = field(default_factory=set[int])
-    some: bool = False
-    firsts: set[int] = field(default_factory=set[int])
-    first_of: dict[Key, Key] = field(default_factory=dict[Key, Key])
-    numbers: set[Key] = field(default_factory=set[Key])
-    scc: int = -1
-    beside: set[int] = field(default_factory=set[int])
-    copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
-    narrowed: set[Key] = field(default_factory=set[Key])
-    written: dict[Key, int] = field(default_factory=dict[Key, int])
-    accessed: dict[Key, int] = field(default_factory=dict[Key, int])
-    dangers: dict[int, int] = field(default_factory=dict[int, int])
-    danger_for_all: int = 0
-    steps: int = 0
-    epoch: int = 0
-    given: set[int] = field(default_factory=set[int])
-    dying: set[int] = field(default_factory=set[int])
-    undeclared: set[int] = field(default_factory=set[int])
-    cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
-    name_cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
+    def __init__(self, scalars: Part, classes: list[ThreadClass]) -> None:
+        self.scalars, self.classes = scalars, classes
+        self.masks: dict[Key, tuple[int, int]] = {}
+        self.nonempty: set[int] = set()
+        self.some = False
+        self.firsts: set[int] = set()
+        self.first_of: dict[Key, Key] = {}
+        self.numbers: set[Key] = set()
+        self.scc = -1
+        self.beside: set[int] = set()
+        self.copies: dict[Key, Key] = {}
+        self.narrowed: set[Key] = set()
+        self.written: dict[Key, int] = {}
+        self.accessed: dict[Key, int] = {}
+        self.dangers: dict[int, int] = {}
+        self.danger_for_all = 0
+        self.steps = 0
+        self.epoch = 0
+        self.given: set[int] = set()
+        self.dying: set[int] = set()
+        self.undeclared: set[int] = set()
+        self.cells: dict[Key, set[Key]] = {}
+        self.name_cells: dict[Key, set[Key]] = {}
 
     def running(self, *, everywhere: bool = False) -> list[ThreadClass]:
         """The classes for which a vector instruction runs: the active ones (5.4); ``everywhere``: all (7.5)."""

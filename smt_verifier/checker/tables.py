@@ -6,7 +6,6 @@ Reading is strict: a row of another form is a ValueError. Looking up is total: w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,8 +50,7 @@ class Processor(NamedTuple):
     budgets: tuple[Budget, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(NamedTuple):
     """A physical register.
 
     Attributes:
@@ -87,8 +85,7 @@ class _Run(NamedTuple):
     parts: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterClass:
+class RegisterClass(NamedTuple):
     """A register class: its width in bits, whether its registers hold a value a thread, its members."""
 
     name: str

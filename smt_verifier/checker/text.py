@@ -314,4 +314,4 @@ def _with_successors(place: int, blocks: Sequence[Block]) -> Block:
     traits = next((opcode.traits for opcode in described if opcode and "debug" not in opcode.traits), frozenset[str]())
     if place + 1 < len(blocks) and "barrier" not in traits:
         targets.append(place + 1)
-    return replace(block, successors=tuple((target, "") for target in dict.fromkeys(targets)))
+    return block._replace(successors=tuple((target, "") for target in dict.fromkeys(targets)))

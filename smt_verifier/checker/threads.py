@@ -74,7 +74,7 @@ def writes_exec(instruction: Instruction, opcode: Opcode) -> bool:
     return any(o.is_def and o.register in EXEC_NAMES and not (copies and o.is_implicit) for o in instruction.operands)
 
 
-@dataclass(slots=True)
+@dataclass(repr=False, slots=True)
 class Nobody:
     """Whether a thread that waits at a branch which skips some blocks would be active in them, and in masks (12.2).
 

@@ -6,7 +6,7 @@ SIPreEmitPeephole deletes a branch to where no thread is active, and goes throug
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.checker.certificate import Claims, Key, write_key
 from smt_verifier.checker.effects import Both
@@ -19,8 +19,7 @@ from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, Nobody
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
+class Test(NamedTuple):
     """The conditional branch of a block (12.2): to ``target`` where EXEC (or SCC) is 0, or where it is not."""
 
     of_exec: bool
@@ -54,8 +53,7 @@ def test_of(both: Both, number: int) -> Test | None:
     return Test(*test, target) if test is not None and plain and {*successors} == {target, other} else None
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """What LLVM goes through if it deletes a branch to where no thread is active.
 
     Attributes:
@@ -90,8 +88,7 @@ def _goes_to(key: Key) -> str:
     return f"LLVM may go to {write_key(key)} by way of the other successor"
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """Instructions of a block of P up to one that defines a scalar, or to the block's end.
 
     Attributes:
@@ -106,8 +103,7 @@ class _Step:
     acts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
+class _Code(NamedTuple):
     """What is known of a block by itself.
 
     Attributes:
