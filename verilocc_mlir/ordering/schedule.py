@@ -119,13 +119,20 @@ def _region(items: Sequence[Item], region: range, pace: Pace, wave: Wave) -> lis
     height = _heights(items, region, after, pace)
     # In the order of the text: where many are ready, the first ones are looked at.
     ready = [number for number in region if not missing[number]]
+    # When its operands are there: what writes them stands before it, or behind it.
+    there = {number: _there(items[number], wave) for number in ready}
+    units = {number: _units(items[number], pace) for number in region}
     order: list[int] = []
     slot = pace.slot
     while ready:
-        best = min(
-            ready[:_MOST_COMPARED],
-            key=lambda n: (max(_earliest(items[n], pace, wave) - wave.now, 0.0) // slot, -height[n], n),
-        )
+        best, stalled, highest = -1, 0.0, 0.0
+        for number in ready[:_MOST_COMPARED]:
+            at = there[number]
+            for kind in units[number]:
+                at = max(at, wave.free.get(kind, 0.0))
+            slots = (at - wave.now) // slot if at > wave.now else 0.0
+            if best < 0 or slots < stalled or (slots == stalled and height[number] > highest):
+                best, stalled, highest = number, slots, height[number]
         ready.remove(best)
         order.append(best)
         _issue(items[best], pace, wave)
@@ -133,6 +140,7 @@ def _region(items: Sequence[Item], region: range, pace: Pace, wave: Wave) -> lis
             missing[number] -= 1
             if not missing[number]:
                 insort(ready, number)
+                there[number] = _there(items[number], wave)
     return order
 
 
@@ -150,20 +158,22 @@ def _heights(items: Sequence[Item], region: range, after: Mapping[int, Sequence[
     return height
 
 
-def _earliest(item: Item, pace: Pace, wave: Wave) -> float:
-    times = [wave.ready[r] for r in item.reads if r in wave.ready]
-    for i in item.instructions:
-        one = pace.of.get(i.opcode)
-        if one is not None and one.kind in wave.free:
-            # An access finds its way to memory busy without keeping others from issuing. Loads are spread all the same:
-            # code waits for the last one.
-            times.append(wave.free[one.kind])
-    return max(times, default=0.0)
+def _there(item: Item, wave: Wave) -> float:
+    """When all that it reads is written."""
+    return max([wave.ready[r] for r in item.reads if r in wave.ready], default=0.0)
+
+
+def _units(item: Item, pace: Pace) -> tuple[Kind, ...]:
+    """The units that it needs. An access finds its way to memory busy without keeping others from issuing. Loads are
+    spread all the same: code waits for the last one.
+    """
+    rows = (pace.of.get(i.opcode) for i in item.instructions)
+    return tuple({one.kind: None for one in rows if one is not None and one.kind in _HAS_A_UNIT})
 
 
 def _issue(item: Item, pace: Pace, wave: Wave) -> None:
     slot = pace.slot
-    at = max(wave.now, _earliest(item, pace, wave))
+    at = max(wave.now, _there(item, wave), *(wave.free.get(kind, 0.0) for kind in _units(item, pace)))
     done = at
     for i in item.instructions:
         one = pace.of.get(i.opcode)
