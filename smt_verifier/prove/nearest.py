@@ -154,6 +154,7 @@ class _Question:
         self._meetings = [
             (a, b, lanes) for a, b in combinations(free, 2) if (lanes := _meeting_lanes(ranges[a], ranges[b]))
         ]
+        """Pairs that are live at once, with the lanes that are."""
         self._places: dict[int, dict[int, str]] = {}
         """Names by first unit, by range."""
         self._now: dict[int, int] = {}
@@ -161,6 +162,8 @@ class _Question:
         for i in free:
             self._add_places(i)
         self._least = self._fewest_that_must(pairs)
+        self._rules = ""
+        """What every question says; made for the first one."""
 
     def _add_places(self, range_id: int) -> None:
         """Where a free range can be: where it is proposed, and so many other places that the free ranges it meets
@@ -217,10 +220,11 @@ class _Question:
         """
         problem = self._case.problem
         goals = {f"{i}/{name}": (i, unit) for i, names in self._places.items() for unit, name in names.items()}
+        self._rules = self._rules or "".join((*self._somewhere(), *self._apart()))
         obligation = Obligation(
             name=f"nearest/{problem.function}/{problem.phase}",
             logic="QF_BV",
-            script="".join((*self._somewhere(), *self._apart(), self._at_most(most))),
+            script=self._rules + self._at_most(most),
             goals=tuple((name, f"(not {_at(i, unit)})") for name, (i, unit) in goals.items()),
             rlimit=RLIMIT,
         )
@@ -247,9 +251,10 @@ class _Question:
     def _apart(self) -> Iterator[str]:
         """Free ranges are in different units wherever both are live."""
         for a, b, lanes in self._meetings:
+            rank = {other: n for n, other in enumerate(self._places[b])}
+            distances = _overlapping(lanes)
             for unit in self._places[a]:
-                taken = [other for other in self._places[b] if _overlap(unit, other, lanes)]
-                if taken:
+                if taken := sorted((unit + d for d in distances if unit + d in rank), key=rank.__getitem__):
                     yield f"(assert (not (and {_at(a, unit)} (or false {' '.join(_at(b, u) for u in taken)}))))\n"
 
     def _at_most(self, most: int) -> str:
@@ -259,8 +264,9 @@ class _Question:
         return f"(assert (bvule {total} {_number(most)}))\n"
 
 
-def _overlap(unit: int, other: int, lanes: Iterable[tuple[_Lanes, _Lanes]]) -> bool:
-    return any(unit + low < other + stop and other + start < unit + high for (low, high), (start, stop) in lanes)
+def _overlapping(lanes: Iterable[tuple[_Lanes, _Lanes]]) -> set[int]:
+    """How far the second range's first unit may lie from the first one's so that these lanes share a unit."""
+    return {d for (low, high), (start, stop) in lanes for d in range(low - stop + 1, high - start)}
 
 
 def _at(range_id: int, unit: int) -> str:

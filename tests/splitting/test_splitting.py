@@ -40,6 +40,40 @@ def split_holes(cpu: str = CPU) -> Allocated:
     return allocate(machine_code(f"{body}{_INSIDE}\n{_ODD}\n    S_ENDPGM 0\n", 9), cpu)
 
 
+_LOWER = """
+    {2}%{0}.sub0_lo16:vreg_128 = DS_READ_U16_t16 %0, {1}, 0, implicit $exec :: (load (s16), addrspace 3)"""
+_UPPER = """
+    %{0}.sub0:vreg_128 = DS_READ_U16_D16_HI %0, {1}, 0, %{0}.sub0, implicit $exec :: (load (s16), addrspace 3)"""
+_USE_LOWER = """
+    DS_WRITE_B16_t16 %0, %{0}.sub0_lo16, 0, 0, implicit $exec :: (store (s16), addrspace 3)"""
+
+
+def split_before_halves() -> Allocated:
+    """Three registers side by side for the pair, and a part of each tuple is loaded half by half behind it. The load of
+    the upper half keeps the lower one, and so is said to read the upper one, which nobody wrote.
+    """
+    inside = f"{_READ.format(3, 'vreg_96', 96, 64, 96)}\n{uses(['%3.sub0', '%3.sub1', '%3.sub2'])}"
+    parts = "".join(
+        f"\n    %{k}.sub{part}:vreg_128 = DS_READ_B32_gfx9 %0, {64 * k + 4 * part}, 0, implicit $exec "
+        ":: (load (s32), addrspace 3)"
+        for k in (1, 2)
+        for part in (1, 2, 3)
+    )
+    lower = "".join(_LOWER.format(k, 200 + 4 * k, "undef ") for k in (1, 2))
+    halves = "".join(_LOWER.format(k, 220 + 4 * k, "") + _UPPER.format(k, 222 + 4 * k) for k in (1, 2))
+    body = f"""
+  bb.0:
+    liveins: $vgpr0
+    %0:vgpr_32 = COPY $vgpr0{lower}{parts}{"".join(map(_USE_LOWER.format, (1, 2)))}
+{uses(["%1.sub2", "%2.sub2"])}
+{inside}{halves}
+{_ODD}
+{uses(["%1.sub0", "%2.sub0"])}
+    S_ENDPGM 0
+"""
+    return allocate(machine_code(body, 9), CPU)
+
+
 def split_in_narrow_exec() -> Allocated:
     """The same with the pair in a branch that narrows EXEC; all threads read the tuples behind it."""
     body = f"""{_BEFORE}
@@ -90,6 +124,14 @@ def test_a_tuple_finds_room_without_spilling(cpu: str) -> None:
     assert not any(is_save(i) for block in done.function.blocks for i in block.instructions)
     assert done.pair.audit().outcome is Outcome.PROVED
     assert object_of(done)
+
+
+def test_a_part_that_nobody_wrote_is_not_live_where_a_tuple_was_split() -> None:
+    done = split_before_halves()
+    assert {action.kind for action in done.candidate.spills} == {"split"}
+    assert not any(is_save(i) for block in done.function.blocks for i in block.instructions)
+    assert [a.ended for a in done.candidate.attempts] == ["allocate", "audit"]
+    assert done.pair.audit().outcome is Outcome.PROVED
 
 
 def test_the_report_says_what_was_split_and_where() -> None:

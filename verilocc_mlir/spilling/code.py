@@ -104,11 +104,16 @@ def spill(
     )
 
 
-def copy(to: tuple[int, str], source: tuple[int, str]) -> Instruction:
-    """Copy between parts of two virtual registers, each ``(number, subregister index)``."""
+def copy(to: tuple[int, str], source: tuple[int, str], *, undef: bool = False) -> Instruction:
+    """Copy between parts of two virtual registers, each ``(number, subregister index)``.
+
+    Args:
+        undef: the other lanes of ``to`` hold nothing.
+    """
+    flags = ("undef",) if undef and to[1] else ()
     return Instruction(
         "COPY",
-        (register_operand(vreg=to[0], sub=to[1], is_def=True),),
+        (register_operand(vreg=to[0], sub=to[1], flags=flags, is_def=True),),
         (register_operand(vreg=source[0], sub=source[1]),),
     )
 

@@ -94,9 +94,11 @@ class Writing:
             source, target = laid.starts[cut.left], laid.starts[cut.right]
             if source == target:
                 continue
+            # Only what is copied is there: an instruction may read more, such as the half that a load of the other one
+            # keeps, and that would be live from the function's entry on.
             code = [
-                copy((names[target], sub), (names[source], sub))
-                for first, size in runs(cut.live, cls, even=self._ground.even)
+                copy((names[target], sub), (names[source], sub), undef=not n)
+                for n, (first, size) in enumerate(runs(cut.live, cls, even=self._ground.even))
                 for sub in (subregister(first, size, cls.width),)
             ]
             cells = [frozenset(range(s, s + self._tables.singles[number].reach)) for s in (source, target)]
