@@ -93,3 +93,12 @@ def test_ways_to_spill_are_one_where_nothing_is_spilled() -> None:
     assert alike == ["", OURS.name, OURS.name, ""]
     spilled = candidate_costs(given(96), [Answer().candidate, Answer.of(("beside",)).candidate])
     assert [cost.same_as for cost in spilled] == ["", ""]
+
+
+def test_another_plan_may_spill_no_more_than_llvm() -> None:
+    limited = given.__wrapped__(96)
+    limited.most_spilled = {"attn": 0.0}
+    default, trackers = (limited.cost(Answer.parse(words).plan) for words in ("default", "trackers"))
+    assert default is not None
+    assert default["attn"].spills.weighted > 0
+    assert trackers is None

@@ -321,7 +321,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
     look("pipeline.portfolio.stated", lambda given, *_: _seen.stated.append(given.work.settings))
-    look("pipeline.runs.PhaseRunner", lambda work, spills, _: _seen.runners.append((work, spills)))
+    look("pipeline.runs.PhaseRunner", lambda work, spills, *_: _seen.runners.append((work, spills)))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
 

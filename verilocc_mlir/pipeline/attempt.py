@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from verilocc_mlir.spilling.relieve import Relieved, Spiller, Tight
     from verilocc_mlir.splitting.search import Stuck
 import logging
+import math
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -290,14 +291,16 @@ class SpillForWaves(SpillLimits, frozen=True):
 
 class AttemptLimits(Struct, frozen=True):
     """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
-    try again; ``spills``: what is done where registers do not suffice; ``same_text``: nothing is spilled, and no
-    instruction changed, so that the assignment is one of the text as it is.
+    try again; ``spills``: what is done where registers do not suffice, ``most_spilled``: as long as no more registers
+    are stored and reloaded, by estimated executions; ``same_text``: nothing is spilled, and no instruction changed, so
+    that the assignment is one of the text as it is.
     """
 
     solver_seconds: float
     attempts: int = DEFAULT_ATTEMPTS
     solver: Solver | None = None
     spills: SpillLimits = field(default_factory=SpillLimits)
+    most_spilled: float = math.inf
     same_text: bool = False
 
 
@@ -352,6 +355,8 @@ def try_allocators(
                     spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators
                 )
             if relieved is None or (held is not None and relieved.cost >= _burden(held)):
+                break
+            if sum(action.cost for action in relieved.actions if action.kind == "spill") > limits.most_spilled:
                 break
             if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue

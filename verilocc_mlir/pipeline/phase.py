@@ -7,8 +7,9 @@ that LLVM will read.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -137,11 +138,13 @@ class PhaseRunner(Struct):
         work: with the allocators to try; with none LLVM's allocation is taken everywhere.
         spills: what is done where registers do not suffice.
         shared: with other variants.
+        most_spilled: see ``AttemptLimits``; by function, where there is a limit.
     """
 
     work: Work
     spills: SpillLimits = field(default_factory=SpillLimits)
     shared: Shared = field(default_factory=Shared)
+    most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def run(self, text: str, phase: Phase) -> PhaseResult:
         """Allocate ``phase`` in ``text``.
@@ -249,7 +252,12 @@ class PhaseRunner(Struct):
 
     def _ours(self, file: MirFile, function: Function, phase: Phase) -> None:
         work = self.work
-        limits = AttemptLimits(work.settings.solver_seconds, solver=function.solver, spills=self.spills)
+        limits = AttemptLimits(
+            work.settings.solver_seconds,
+            solver=function.solver,
+            spills=self.spills,
+            most_spilled=self.most_spilled.get(function.before.name, math.inf),
+        )
         try:
             start = self._start(file, function, phase, limits)
             attempted = try_allocators(

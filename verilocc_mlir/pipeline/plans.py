@@ -152,6 +152,8 @@ class Planned(Struct):
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
         allocating: makes the runs of a plan's text.
         known_too_many: answers of ``too_many``.
+        most_spilled: what LLVM's own compile stores and reloads, by function: with another plan than the default one,
+            what spills more is not looked for.
     """
 
     work: Work
@@ -160,6 +162,7 @@ class Planned(Struct):
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     allocating: Allocating = Runs
     known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
+    most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _in_order: set[Plan] = field(default_factory=set[Plan])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
@@ -269,7 +272,9 @@ class Planned(Struct):
         text = self.pre_ra(plan)
         if text not in self._runs:
             work = replace(self.work, compiler=self._compiler(plan))
-            self._runs[text] = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
+            runs = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
+            runs.most_spilled = {} if text == self.pre else self.most_spilled
+            self._runs[text] = runs
         return self._runs[text]
 
     def cost(self, plan: Plan, variant: Variant = OURS) -> dict[str, KernelCost] | None:

@@ -225,6 +225,8 @@ class Portfolio(Struct):
         """
         given, plans, is_quick = self.given, (DEFAULT,), self.given.work.settings.effort.is_quick
         try:
+            if self._llvm_spills:
+                given.most_spilled = {name: spill_traffic(cost) for name, cost in self.greedy.items()}
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
                 plans = first_plans(given, ordered=is_quick)
                 if is_quick and plans[0].of is None:

@@ -87,7 +87,7 @@ class RecordedRuns(Runs):
         return {}
 
     def _runner(self, variant: Variant) -> PhaseRunner:
-        return RecordedPhases(self._work(variant), self._limited(variant.spills), self.shared)
+        return RecordedPhases(self._work(variant), self._limited(variant.spills), self.shared, self.most_spilled)
 
 
 class Recording(Struct):

@@ -152,6 +152,7 @@ class Runs(Struct):
         pre: machine IR as it enters the first phase.
         ir: the IR as llc takes it, ``""`` where machine IR was given.
         accepts: what may be unproved.
+        most_spilled: by function, what our allocators may store and reload at most; see ``AttemptLimits``.
     """
 
     work: Work
@@ -159,6 +160,7 @@ class Runs(Struct):
     ir: str
     shared: Shared
     accepts: Accepts = only_proved
+    most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
     _before: Result | None = None
     """After the phases before that of the vector registers, of all ours."""
     _drafts: dict[tuple[Variant, str, Phase], tuple[PhaseRunner, Draft]] = field(
@@ -385,7 +387,7 @@ class Runs(Struct):
             return result
 
     def _runner(self, variant: Variant) -> PhaseRunner:
-        return PhaseRunner(self._work(variant), self._limited(variant.spills), self.shared)
+        return PhaseRunner(self._work(variant), self._limited(variant.spills), self.shared, self.most_spilled)
 
     def _work(self, variant: Variant) -> Work:
         """With the allocators of a variant."""
