@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
@@ -38,6 +39,7 @@ class Original(NamedTuple):
     execs: int
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Both:
     """The two texts of one function, and what is known of them without a state.
 
@@ -58,34 +60,26 @@ class Both:
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
     """
 
-    def __init__(
-        self,
-        before: Lanes,
-        after: Lanes,
-        moves: tuple[Moves, Moves],
-        forms: Forms,
-        processor: Processor,
-        limits: Limits,
-        fixed: frozenset[int],
-        reserved_after: frozenset[int],
-        is_last: bool,
-        is_entry: bool,
-        restored: frozenset[int],
-        named_after: frozenset[int],
-        frames: tuple[frozenset[int], frozenset[int]],
-        scalars_before: frozenset[int],
-        live_after: list[set[int]],
-        copied: Copied,
-        propagated: Propagated,
-        spills_to_registers: bool,
-    ) -> None:
-        self.before, self.after, self.moves, self.forms, self.processor = before, after, moves, forms, processor
-        self.limits, self.fixed, self.reserved_after, self.is_last = limits, fixed, reserved_after, is_last
-        self.is_entry, self.restored, self.named_after, self.frames = is_entry, restored, named_after, frames
-        self.scalars_before, self.live_after, self.copied = scalars_before, live_after, copied
-        self.propagated, self.spills_to_registers = propagated, spills_to_registers
-        self.originals: dict[Place, Original] = {}
-        self.existing: tuple[set[Key], set[Key]] = set(), set()
+    before: Lanes
+    after: Lanes
+    moves: tuple[Moves, Moves]
+    forms: Forms
+    processor: Processor
+    limits: Limits
+    fixed: frozenset[int]
+    reserved_after: frozenset[int]
+    is_last: bool
+    is_entry: bool
+    restored: frozenset[int]
+    named_after: frozenset[int]
+    frames: tuple[frozenset[int], frozenset[int]]
+    scalars_before: frozenset[int]
+    live_after: list[set[int]]
+    copied: Copied
+    propagated: Propagated
+    spills_to_registers: bool
+    originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
+    existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
         """Whether a name (with ``after``: a place) has one value a thread (3.4)."""

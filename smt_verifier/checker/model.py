@@ -102,8 +102,7 @@ def bytes_of(size: str) -> int:
     return (int(match[1] or 1) * int(match[2] or match[3]) + 7) // 8 if match else 0
 
 
-@dataclass(init=False, repr=False, slots=True)
-class MemoryOperand:
+class MemoryOperand(NamedTuple):
     """One memory operand. All of it is in ``text``; two that have the same text say the same.
 
     Attributes:
@@ -130,37 +129,8 @@ class MemoryOperand:
     pointer: str
     offset: int
     rest: str
-    stack_object: int
-    fixed_object: int
-
-    def __init__(
-        self,
-        text: str,
-        loads: bool,
-        stores: bool,
-        volatile: bool,
-        non_temporal: bool,
-        dereferenceable: bool,
-        invariant: bool,
-        target_flags: tuple[str, ...],
-        ordering: str,
-        size: str,
-        pointer: str,
-        offset: int,
-        rest: str,
-        stack_object: int = -1,
-        fixed_object: int = -1,
-    ) -> None:
-        self.text, self.loads, self.stores, self.volatile, self.non_temporal = (
-            text,
-            loads,
-            stores,
-            volatile,
-            non_temporal,
-        )
-        self.dereferenceable, self.invariant, self.target_flags = dereferenceable, invariant, target_flags
-        self.ordering, self.size, self.pointer, self.offset, self.rest = ordering, size, pointer, offset, rest
-        self.stack_object, self.fixed_object = stack_object, fixed_object
+    stack_object: int = -1
+    fixed_object: int = -1
 
     @property
     def is_atomic(self) -> bool:

@@ -211,7 +211,7 @@ def _memory(i: Instruction) -> tuple[MemoryOperand, ...]:
     wave: how far, no operand says (16.5).
     """
     copies = any(m.loads for m in i.memory) and any(m.stores for m in i.memory)
-    return tuple(replace(m, size="unknown-size") for m in i.memory) if copies else i.memory
+    return tuple(m._replace(size="unknown-size") for m in i.memory) if copies else i.memory
 
 
 def _is_everywhere(i: Instruction) -> bool:
