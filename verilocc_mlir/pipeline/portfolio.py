@@ -71,6 +71,8 @@ class Kept(Struct, frozen=True):
 
 
 OVER = "the seconds were over: the best that was proved by then is taken"
+ESTIMATED = 1.5
+"""What an allocator expects to store and reload, over what the code does, at most: 1.2 was seen."""
 
 
 class Portfolio(Struct):
@@ -226,7 +228,7 @@ class Portfolio(Struct):
         given, plans, is_quick = self.given, (DEFAULT,), self.given.work.settings.effort.is_quick
         try:
             if self._llvm_spills:
-                given.most_spilled = {name: spill_traffic(cost) for name, cost in self.greedy.items()}
+                given.most_spilled = {n: ESTIMATED * spill_traffic(cost) for n, cost in self.greedy.items()}
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
                 plans = first_plans(given, ordered=is_quick)
                 if is_quick and plans[0].of is None:
