@@ -235,6 +235,10 @@ LEAVE = 4
 ENOUGH = 8
 """Registers left free everywhere with which most functions find room."""
 
+WORTH_STEPS = 0.08
+"""What more room everywhere must cost, of all that is stored and reloaded, for steps to be tried: each takes as long as
+an allocation."""
+
 
 class Attempted(Struct, frozen=True):
     """What became of one function: all attempts in order, and the last one's result where it got that far.
@@ -433,8 +437,10 @@ class _Splits(Struct):
         tight: Tight = ()
         try:
             everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
+            if everywhere is None or everywhere.cost <= (1 + WORTH_STEPS) * relieved.cost:
+                return attempted, first
             for _ in range(spills.steps):
-                if self.stuck is None or last.partial is None or everywhere is None or self.events.budget.is_over:
+                if self.stuck is None or last.partial is None or self.events.budget.is_over:
                     break
                 at = relieved.text.origins[self.stuck.index]
                 around = max(at - 3, 0), at + 1
