@@ -564,6 +564,14 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     Ok(())
 }
 
+/// Whether Q, without virtual registers, may be more code than a branch reaches, which LLVM then takes a pair of SGPRs for, or saves one
+/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, at 130 bytes for each instruction and each lane (spec 13.4).
+fn may_branch_far(context: &Context<'_>) -> bool {
+    let q = context.after;
+    let size: usize = q.instructions().map(|i| 1 + i.operands.iter().map(|o| o.lanes.len()).sum::<usize>()).sum();
+    !context.has_virtual && (size > 1000 || q.instructions().any(|i| i.has("asm")))
+}
+
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
@@ -582,6 +590,17 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
         }
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
+    if of_branches.is_none() && may_branch_far(context) {
+        let declared: Set<u32> = q.blocks.iter().flat_map(|block| entry::live_ins(context, block)).collect();
+        let free = |unit: &u32| {
+            let limits = &context.limits;
+            let is_usable = limits.allocatable.contains(unit) && !context.preserved.contains(unit);
+            is_usable && !named[0].contains(unit) && !declared.contains(unit)
+        };
+        let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
+        let count = pairs.filter(|pair| pair.units.iter().all(free)).count();
+        ensure!(count >= 3, "not-followed", "", "too few pairs of SGPRs are free for long branches");
+    }
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
     for named in named {
         let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
