@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import mul
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.behind import reads_condition
@@ -43,8 +44,11 @@ _NEAR = 1024
 """Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
 _SCALARS = 102
 """SGPRs that have a number."""
-_OF_BRANCHES, _REACHED = 3, 1000
-"""Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; and how much code needs none."""
+_OF_BRANCHES, _REACHED = 3, 100_000
+"""Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
+"""
+_BYTES = (64, 12, 20)
+"""The most that an instruction, a lane of an operand, a character of assembly makes."""
 
 
 def frame_units(lanes: Lanes) -> frozenset[int]:
@@ -190,7 +194,7 @@ def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_e
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
+def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool, obscure: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
     branches, which is not saved then. Where it reserved no pair, one is free for them, beside what LLVM takes for the
@@ -210,7 +214,7 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
     branches = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
-    if not branches and _may_branch_far(lanes):
+    if not branches and _may_branch_far(lanes, obscure=obscure):
         live = bounds.callee_saved.union(lanes.named, *(declared_units(lanes, n) for n in range(len(q.blocks))))
         free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and live.isdisjoint(pair)]
         if len(free) < _OF_BRANCHES:
@@ -223,14 +227,16 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
-def _may_branch_far(lanes: Lanes) -> bool:
-    """Whether Q has no virtual register and may be more code than a branch reaches: 128 KB, so that each instruction,
-    and each lane of an operand, may be 130 bytes, waits and spill code included.
+def _may_branch_far(lanes: Lanes, *, obscure: bool) -> bool:
+    """Whether Q has no virtual register and may be more code than a branch reaches: waits, spill code and what LLVM
+    expects of assembly are counted (TargetInstrInfo::getInlineAsmLength); saved registers and copies have the rest.
     """
     code = [i for block in lanes.function.blocks for i in block.instructions]
-    size = len(code) + sum([len(lanes.keys(o, i)) for i in code for o in i.operands if o.is_register])
-    unknown = [i for i in code if (opcode := lanes.tables.opcode(i.opcode)) is not None and "asm" in opcode.traits]
-    return bool(size > _REACHED or unknown) and not any(k >= VIRTUAL for k in lanes.named)
+    operands = [(o, i) for i in code for o in i.operands]
+    characters = sum([len(o.text) for o, _ in operands if o.kind is Kind.ASM_STRING])
+    sizes = len(code), sum([len(lanes.keys(o, i)) for o, i in operands if o.is_register]), characters
+    is_far = sum(map(mul, sizes, _BYTES)) > _REACHED or (obscure and characters > 0)
+    return is_far and not any(k >= VIRTUAL for k in lanes.named)
 
 
 def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:

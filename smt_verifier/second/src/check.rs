@@ -564,12 +564,13 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// Whether Q, without virtual registers, may be more code than a branch reaches, which LLVM then takes a pair of SGPRs for, or saves one
-/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, at 130 bytes for each instruction and each lane (spec 13.4).
+/// Whether Q, without virtual registers, may be more code than a branch reaches, for which LLVM then takes a pair of SGPRs, or saves one
+/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which saved registers and copied blocks have a part (spec 13.4).
 fn may_branch_far(context: &Context<'_>) -> bool {
-    let q = context.after;
-    let size: usize = q.instructions().map(|i| 1 + i.operands.iter().map(|o| o.lanes.len()).sum::<usize>()).sum();
-    !context.has_virtual && (size > 1000 || q.instructions().any(|i| i.has("asm")))
+    let of = |o: &Operand| 12 * o.lanes.len() + if o.kind == Kind::AsmString { 20 * o.text.len() } else { 0 };
+    let size: usize = context.after.instructions().map(|i| 64 + i.operands.iter().map(of).sum::<usize>()).sum();
+    let has_assembly = context.after.operands().any(|o| o.kind == Kind::AsmString);
+    !context.has_virtual && (size > 100_000 || has_assembly && context.is_obscure)
 }
 
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
@@ -802,7 +803,7 @@ impl<'a> Walk<'a> {
 
     /// Classes `O` that wait, for an instruction that may write all threads (spec 5.4).
     fn waiting_others(&self, i: &Instruction) -> Vec<usize> {
-        let writes = i.value("reach") == "writes" && !self.names_active_thread(i) || Self::reaches_unclear(i);
+        let writes = i.value("reach") == "writes" && !self.names_active_thread(i) || self.reaches_unclear(i);
         self.state.select(|class| writes && class.kind == 'O' && !class.active)
     }
 
@@ -810,14 +811,15 @@ impl<'a> Walk<'a> {
         let no_one = i.value("reach") == "first" && i.explicit().any(Operand::reads) && !self.state.facts.some_active();
         ensure!(!no_one, "inactive-lanes", i, "no thread may be active");
         let all_active = self.state.threads().all(|class| class.active || class.kind != 'T');
-        ensure!(!Self::reaches_unclear(i) || all_active, "inactive-lanes", i, "it may reach threads that wait");
+        ensure!(!self.reaches_unclear(i) || all_active, "inactive-lanes", i, "it may reach threads that wait");
         Ok(())
     }
 
     /// Nobody says which threads it reads and writes.
-    fn reaches_unclear(i: &Instruction) -> bool {
-        let hints = i.has("asm") && i.operands.iter().any(|o| !o.is_register() && tables().hints_at_threads(&o.text));
-        hints || !matches!(i.value("reach"), "" | "active" | "reads" | "writes" | "first")
+    fn reaches_unclear(&self, i: &Instruction) -> bool {
+        let hints = |o: &Operand| !o.is_register() && tables().hints_at_threads(&o.text);
+        let is_unclear = i.has("asm") && (self.context.is_obscure || i.operands.iter().any(hints));
+        is_unclear || !matches!(i.value("reach"), "" | "active" | "reads" | "writes" | "first")
     }
 
     /// Spec 9.1: a callee leaves alone what threads keep that were not active when it was called.
