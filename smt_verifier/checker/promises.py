@@ -136,12 +136,15 @@ def _instructions(function: Function) -> list[Instruction]:
 
 
 def _promised(file: File, function: Function, data: Tables) -> set[int]:
-    """Units that masks of calls of the function preserve, as far as they are written out."""
+    """Units that masks of calls of the function preserve, as far as they are written out: of those that name no other
+    one of the file, since a name may be an alias or have escapes.
+    """
     units: set[int] = set()
+    others = {f.name for f in file.functions}.difference((function.name,))
     for instruction in (i for f in file.functions for i in _instructions(f)):
         masks = [o.text for o in instruction.operands if o.kind is Kind.REGMASK]
         callees = [o.text.removeprefix("@").strip('"') for o in instruction.operands if o.kind is Kind.GLOBAL]
-        if function.name in callees and any(m.startswith(_WRITTEN_OUT) for m in masks):
+        if (function.name in callees or others.isdisjoint(callees)) and any(m.startswith(_WRITTEN_OUT) for m in masks):
             kept = [data.mask(m) or frozenset[int]() for m in masks]
             units |= kept[0].intersection(*kept)
     return units
