@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::check::Texts;
 use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
-use crate::model::{need, Done, File, Function, Instruction, Kind, Operand, Refused};
+use crate::model::{need, Done, File, Function, Instruction, Kind, Refused};
 use crate::tables::tables;
 use crate::{certificate, check, header, joined, limits, module, text, wellformed};
 
@@ -90,13 +90,19 @@ pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: 
     audit_phase(before, after, certificate, cpu, function, false)
 }
 
-/// Units that calls of a function in this file say it preserves, by register masks that are written out. What names no
-/// other function of the file may be an alias, or have escapes.
+/// Units that calls of a function in this file say it preserves, by register masks that are written out: calls that name
+/// no other one, by a name without escapes that is no alias.
 fn promises(file: &File, name: &str) -> BTreeSet<u32> {
-    let plain = |o: &Operand| o.text.trim_start_matches('@').trim_matches('"').to_owned();
-    let names = |i: &Instruction, name: &str| i.operands.iter().any(|o| !o.is_register() && plain(o) == name);
-    let others = |i: &Instruction| file.functions.iter().any(|f| f.name != name && names(i, &f.name));
-    let calls = file.functions.iter().flat_map(Function::instructions).filter(|i| names(i, name) || !others(i));
+    let plain = |text: &str| text.replace('"', "");
+    let globals = file.module.lines().filter(|line| line.starts_with('@'));
+    let aliases: BTreeSet<String> = globals.map(|line| plain(line.split(' ').next().unwrap_or_default())).collect();
+    let is_other =
+        |callee: &str| callee != format!("@{name}") && !aliases.contains(callee) && !callee.contains(['\\', ' ']);
+    let names_another = |i: &Instruction| {
+        let mut callees = i.operands.iter().filter(|o| o.text.starts_with('@')).map(|o| plain(&o.text)).peekable();
+        callees.peek().is_some() && callees.all(|callee| is_other(&callee))
+    };
+    let calls = file.functions.iter().flat_map(Function::instructions).filter(|i| !names_another(i));
     let masks = calls.flat_map(|call| &call.operands).filter(|o| o.kind == Kind::RegMask);
     let custom = masks.filter(|o| o.text.starts_with("CustomRegMask"));
     custom.filter_map(|o| tables().mask(&o.text)).flatten().collect()
