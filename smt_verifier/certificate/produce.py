@@ -54,7 +54,7 @@ def certify(both: Both) -> Certified:
             strategies.sort(key=lambda left: left.in_order)
             outcome = failure.certified
         except Refused as error:
-            outcome = error
+            outcome = error.with_traceback(None)
         if isinstance(outcome, Certified) and outcome.accepted is not None:
             return outcome
         first = first if isinstance(first, Certified) else first or outcome
@@ -113,7 +113,8 @@ def _certify(both: Both, strategy: _Strategy) -> Certified:
         try:
             return Certified(certificate, check_function(both, certificate), None)
         except Refused as error:
-            first = first or Certified(certificate, None, error)
+            # Without its frames, which hold what was compared.
+            first = first or Certified(certificate, None, error.with_traceback(None))
         suspects, on_path = _suspects(both, certificate)
         if strategy.joined and not unpaired and not on_path:
             raise _OfThreads(first)

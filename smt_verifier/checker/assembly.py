@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from smt_verifier.checker.model import Instruction, Kind
+from smt_verifier.checker.model import File, Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 
 _CLOBBER = 4
@@ -14,6 +15,10 @@ _EARLY = (3, _CLOBBER)
 _USE = 1
 _FIRST = 2
 """Operands before the words: the text and its flags."""
+_ESCAPES = (("\\0A", "\n"), ("\\09", "\t"), ("\\22", '"'))
+_PLAIN = re.compile(r"(?:[^\\$.]|(?<=\w)\.|(?<![\w.])\$(?:\d+|\{\d+(?::\w)?\})(?![\w.]))*\Z", re.ASCII)
+"""No escape but these, no directive, and operands stand apart from words."""
+_MODULE = re.compile(r"^module asm", re.MULTILINE)
 
 
 class AsmOperand(NamedTuple):
@@ -25,6 +30,21 @@ class AsmOperand(NamedTuple):
     early_clobber: bool
     clobber: bool
     tied: int
+
+
+def is_obscure(file: File) -> bool:
+    """Whether some assembly of a file may be other than its texts show: letters are escaped, or operands put into
+    words, or there are directives (a macro is known in the whole file) (5.4).
+    """
+    code = [i for f in file.functions for b in f.blocks for i in b.instructions]
+    texts = [i.operands[0].text for i in code if i.operands and i.operands[0].kind is Kind.ASM_STRING]
+    return bool([text for text in texts if not _is_plain(text)] or (texts and _MODULE.search(file.module)))
+
+
+def _is_plain(text: str) -> bool:
+    for escape, character in _ESCAPES:
+        text = text.replace(escape, character)
+    return _PLAIN.match(text) is not None
 
 
 def asm_operands(instruction: Instruction) -> Iterator[AsmOperand]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from smt_verifier.checker.assembly import is_obscure
 from smt_verifier.checker.behind import check_behind, check_kept_in_lanes
 from smt_verifier.checker.certificate import (
     LANES,
@@ -145,7 +146,8 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         units_named(lanes[1], _BASE_POINTER)
     )
     check_taken(lanes[0], lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
-    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
+    obscure = is_obscure(before) or is_obscure(after)
+    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry, obscure=obscure)
     check_free(lanes[1], bounds, by_register=has_pointer or not is_entry, saved_later=saved_later)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)
@@ -179,6 +181,7 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
         copied,
         propagated,
         target.has_agprs,
+        obscure,
     )
 
 

@@ -58,6 +58,7 @@ class Both:
         copied: what LLVM may move to the ends of Q's blocks (10.11, 12.3).
         propagated: what LLVM makes of COPYs of Q (10.13).
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
+        is_obscure: assembly may be other than its text shows (5.4).
     """
 
     before: Lanes
@@ -78,6 +79,7 @@ class Both:
     copied: Copied
     propagated: Propagated
     spills_to_registers: bool
+    is_obscure: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 

@@ -291,6 +291,8 @@ class Execution(Effects):
         return running, running, ()
 
     def _hints_at_others(self, a: Instruction) -> bool:
+        if self.both.is_obscure:
+            return True
         text = next((o.text.lower() for o in a.operands if o.kind is Kind.ASM_STRING), "")
         words = self.both.before.tables.assembly
         return any(word in text.replace(unless, "") if unless else word in text for word, unless in words)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import mul
 
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.behind import reads_condition
@@ -43,6 +44,11 @@ _NEAR = 1024
 """Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
 _SCALARS = 102
 """SGPRs that have a number."""
+_OF_BRANCHES, _REACHED = 3, 100_000
+"""Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
+"""
+_BYTES = (64, 12, 20)
+"""The most that an instruction, a lane of an operand, a character of assembly makes."""
 
 
 def frame_units(lanes: Lanes) -> frozenset[int]:
@@ -188,13 +194,15 @@ def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_e
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
+def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool, obscure: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then (13.4). ``propagated``: what MachineCopyPropagation makes of Q, which names less.
+    branches, which is not saved then. Where it reserved no pair, one is free for them, beside what LLVM takes for the
+    frame: it would save one by a slot made after all are laid out, over the others (13.4; BranchRelaxation.cpp,
+    SIInstrInfo::insertIndirectBranch). ``propagated``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
-        Refused: something names a part of the first, or the lowest pair is a saved one.
+        Refused: something names a part of the first, the lowest pair is a saved one, or too few are free.
     """
     q, fields = lanes.function, lanes.function.fields
     listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
@@ -204,13 +212,31 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
         names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
         if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
-    if is_entry or not (branches := units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))):
-        return
+    branches = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
+    if not branches and _may_branch_far(lanes, obscure=obscure):
+        live = bounds.callee_saved.union(lanes.named, *(declared_units(lanes, n) for n in range(len(q.blocks))))
+        free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and live.isdisjoint(pair)]
+        if len(free) < _OF_BRANCHES:
+            raise Refused("not-followed", "too few scalars are free for long branches: LLVM saves some over the slots")
+    if is_entry or not branches:
+        return
     for text in (lanes, *propagated):
-        free = (pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair))
-        if (pair := next(free, None)) and pair[0] < min(branches) and not bounds.callee_saved.isdisjoint(pair):
+        free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair)]
+        if free and free[0][0] < min(branches) and not bounds.callee_saved.isdisjoint(free[0]):
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
+
+
+def _may_branch_far(lanes: Lanes, *, obscure: bool) -> bool:
+    """Whether Q has no virtual register and may be more code than a branch reaches: waits, spill code and what LLVM
+    expects of assembly are counted (TargetInstrInfo::getInlineAsmLength); saved registers and copies have the rest.
+    """
+    code = [i for block in lanes.function.blocks for i in block.instructions]
+    operands = [(o, i) for i in code for o in i.operands]
+    characters = sum([len(o.text) for o, _ in operands if o.kind is Kind.ASM_STRING])
+    sizes = len(code), sum([len(lanes.keys(o, i)) for o, i in operands if o.is_register]), characters
+    is_far = sum(map(mul, sizes, _BYTES)) > _REACHED or (obscure and characters > 0)
+    return is_far and not any(k >= VIRTUAL for k in lanes.named)
 
 
 def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:

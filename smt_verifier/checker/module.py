@@ -10,8 +10,8 @@ adds those of its ``-mattr`` (CommandFlags.cpp, setFunctionAttributes).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -165,16 +165,17 @@ def _meaning(module: str, processor: str) -> tuple[str, ...]:
         number: "".join(f" {_once(item)}" for item in items if item != f'"target-cpu"="{processor}"')
         for number, items in _groups(lines).items()
     }
+    return tuple(_plain(line, groups) for line in lines if not line.startswith("attributes "))
 
-    def written_out(match: re.Match[str]) -> str:
-        return groups.get(match[1], match[0]) if match[1] else match[0]
 
-    def plain(line: str) -> Iterator[str]:
-        text = _GROUP_USE.sub(written_out, line)
-        # An intrinsic is not called: nobody asks which features it is for.
-        yield re.sub(r' "target-features"="[^"]*"', "", text) if _INTRINSIC.match(line) else text
+def _plain(line: str, groups: Mapping[str, str]) -> str:
+    text = _GROUP_USE.sub(partial(_written_out, groups), line)
+    # An intrinsic is not called: nobody asks which features it is for.
+    return re.sub(r' "target-features"="[^"]*"', "", text) if _INTRINSIC.match(line) else text
 
-    return tuple(text for line in lines if not line.startswith("attributes ") for text in plain(line))
+
+def _written_out(groups: Mapping[str, str], match: re.Match[str]) -> str:
+    return groups.get(match[1], match[0]) if match[1] else match[0]
 
 
 def _once(item: str) -> str:

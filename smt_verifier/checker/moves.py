@@ -160,6 +160,8 @@ class Moves:
         keys = self.lanes.keys(register, instruction)
         if len(keys) * self.lanes.grain * 16 != bits:
             raise self._bad(instruction, f"not a register of {bits} bits")
+        if bits < 32 and self._processor.align2:
+            raise self._bad(instruction, "a half, and the whole register is reloaded (SRAM ECC)")
         if self.lanes.is_vector(keys[0]) != (kind != "S") or (kind == "S" and not self._spills(register)):
             raise self._bad(instruction, "not a register of its kind")
         self._check_slot(instruction, frame.number, offset, bits, saves=saves, kind=kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
@@ -14,6 +15,8 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Tables
 
 _WRITTEN_OUT = "CustomRegMask("
+_HIDDEN = re.compile(r"[\\ ]")
+"""A name with escapes, or an offset."""
 _INFO, _FRAME = "machineFunctionInfo.", "frameInfo."
 _LANE_REGISTERS = "wwmReservedRegs"
 _MOVED_VECTORS, _MOVED_SCALARS = (_LANE_REGISTERS, "spillPhysVGPRs"), "longBranchReservedReg"
@@ -136,12 +139,16 @@ def _instructions(function: Function) -> list[Instruction]:
 
 
 def _promised(file: File, function: Function, data: Tables) -> set[int]:
-    """Units that masks of calls of the function preserve, as far as they are written out."""
+    """Units that masks of calls of the function preserve, as far as they are written out: of those that name no other
+    one, by a name without escapes that is no alias.
+    """
     units: set[int] = set()
+    aliases = {line.split(" ")[0].replace('"', "") for line in file.module.split("\n") if line.startswith("@")}
     for instruction in (i for f in file.functions for i in _instructions(f)):
         masks = [o.text for o in instruction.operands if o.kind is Kind.REGMASK]
-        callees = [o.text.removeprefix("@").strip('"') for o in instruction.operands if o.kind is Kind.GLOBAL]
-        if function.name in callees and any(m.startswith(_WRITTEN_OUT) for m in masks):
+        callees = [o.text.replace('"', "") for o in instruction.operands if o.kind is Kind.GLOBAL]
+        others = [c for c in callees if c != f"@{function.name}" and c not in aliases and not _HIDDEN.search(c)]
+        if (len(others) < len(callees) or not callees) and any(m.startswith(_WRITTEN_OUT) for m in masks):
             kept = [data.mask(m) or frozenset[int]() for m in masks]
             units |= kept[0].intersection(*kept)
     return units

@@ -189,6 +189,7 @@ STRICTER = {
     "registers_d16_load_keeps_the_lower_half",
     "registers_dpp_old_untied",
     "registers_pk_fmac_adds_to_its_result",
+    "ties_mfma_opcode_of_the_machine",
 }
 """Cases that the checker alone refuses, for a field of the header and for an opcode."""
 

@@ -274,7 +274,6 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "prologue": (["$sgpr8 = frame-setup S_MOV_B32 $sgpr33", "$sgpr9 = S_MOV_B32 1"], SWAP, "order-stays"),
     "label": (["$vgpr3 = V_MOV_B32_e32 1, implicit $exec, pre-instr-symbol <mcsymbol a>", add(4, 1, 2)], SWAP, "order-stays"),
     "register_indexing": (["S_SET_GPR_IDX_OFF implicit-def $mode, implicit $mode", add(3, 1, 2)], SWAP, "order-stays"),
-    "scale_of_the_next_matrix_operation": (["V_MFMA_LD_SCALE_B32 $vgpr1, $vgpr2, 0, 0, 0, 0, 0, 0, implicit $exec", FIRST], SWAP, "order-stays"),
     "alias_of_scc": (["$sgpr8 = S_MOV_B32 $src_scc", SCALAR.format(6, 7, 4)], SWAP, "order-stays"),
     "passes_a_branch": ([add(3, 1, 2), "S_BRANCH %bb.1"], SWAP, "order-stays"),
 }  # fmt: skip

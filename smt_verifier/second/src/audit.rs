@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::check::Texts;
 use crate::context::{is_coarse, resolve, Context};
 use crate::header::Objects;
-use crate::model::{need, Done, File, Function, Kind, Operand, Refused};
+use crate::model::{need, Done, File, Function, Instruction, Kind, Refused};
 use crate::tables::tables;
 use crate::{certificate, check, header, joined, limits, module, text, wellformed};
 
@@ -51,6 +51,7 @@ pub fn with_context<T>(
     let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
     let (at, of_q) = (position(&p, function)?, position(&q, function)?);
     let promised = promises(&p, &p.functions[at].name);
+    let is_obscure = is_obscure(&p) || is_obscure(&q);
     let (mut x, mut y) = (p.functions.swap_remove(at), q.functions.swap_remove(of_q));
     wellformed::check(&x, processor)?;
     wellformed::check(&y, processor)?;
@@ -77,6 +78,7 @@ pub fn with_context<T>(
     context.convention = convention;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.saved_later = saved_later;
+    context.is_obscure = is_obscure;
     then(&mut context)
 }
 
@@ -88,13 +90,68 @@ pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: 
     audit_phase(before, after, certificate, cpu, function, false)
 }
 
-/// Units that calls of a function in this file say it preserves, by register masks that are written out.
+/// Units that calls of a function in this file say it preserves, by register masks that are written out: calls that name
+/// no other one, by a name without escapes that is no alias.
 fn promises(file: &File, name: &str) -> BTreeSet<u32> {
-    let named = |o: &Operand| !o.is_register() && o.text.trim_start_matches('@').trim_matches('"') == name;
-    let calls = file.functions.iter().flat_map(Function::instructions).filter(|i| i.operands.iter().any(named));
+    let plain = |text: &str| text.replace('"', "");
+    let globals = file.module.lines().filter(|line| line.starts_with('@'));
+    let aliases: BTreeSet<String> = globals.map(|line| plain(line.split(' ').next().unwrap_or_default())).collect();
+    let is_other =
+        |callee: &str| callee != format!("@{name}") && !aliases.contains(callee) && !callee.contains(['\\', ' ']);
+    let names_another = |i: &Instruction| {
+        let mut callees = i.operands.iter().filter(|o| o.text.starts_with('@')).map(|o| plain(&o.text)).peekable();
+        callees.peek().is_some() && callees.all(|callee| is_other(&callee))
+    };
+    let calls = file.functions.iter().flat_map(Function::instructions).filter(|i| !names_another(i));
     let masks = calls.flat_map(|call| &call.operands).filter(|o| o.kind == Kind::RegMask);
     let custom = masks.filter(|o| o.text.starts_with("CustomRegMask"));
     custom.filter_map(|o| tables().mask(&o.text)).flatten().collect()
+}
+
+/// Whether some assembly of a file may be other than its texts show (spec 5.4).
+fn is_obscure(file: &File) -> bool {
+    let operands = file.functions.iter().flat_map(Function::operands);
+    let mut texts = operands.filter(|o| o.kind == Kind::AsmString);
+    let is_defining = file.module.lines().any(|line| line.starts_with("module asm"));
+    texts.any(|o| is_defining || !is_plain(&o.text))
+}
+
+/// Whether a text of assembly has no escapes but of line feeds, tabs and quotes, no directives, and operands that stand
+/// apart from words.
+fn is_plain(text: &str) -> bool {
+    let text = text.replace("\\0A", "\n").replace("\\09", "\t").replace("\\22", "\"");
+    let bytes = text.as_bytes();
+    let is_word = |at: usize| bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut at = 0;
+    while at < bytes.len() {
+        let is_behind_word = at > 0 && is_word(at - 1);
+        match bytes[at] {
+            b'\\' => return false,
+            b'.' if !is_behind_word => return false,
+            b'$' => {
+                let in_braces = bytes.get(at + 1) == Some(&b'{');
+                let count = digits(at + 1 + usize::from(in_braces));
+                let mut end = at + 1 + usize::from(in_braces) + count;
+                if in_braces {
+                    end += if bytes.get(end) == Some(&b':') && is_word(end + 1) { 2 } else { 0 };
+                    if bytes.get(end) != Some(&b'}') {
+                        return false;
+                    }
+                    end += 1;
+                }
+                let is_apart = !is_behind_word && (at == 0 || bytes[at - 1] != b'.') && !is_word(end);
+                if count == 0 || !is_apart || bytes.get(end) == Some(&b'.') {
+                    return false;
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    true
 }
 
 /// Where the function stands that is named, or the only one.

@@ -564,6 +564,15 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     Ok(())
 }
 
+/// Whether Q, without virtual registers, may be more code than a branch reaches, for which LLVM then takes a pair of SGPRs, or saves one
+/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which saved registers and copied blocks have a part (spec 13.4).
+fn may_branch_far(context: &Context<'_>) -> bool {
+    let of = |o: &Operand| 12 * o.lanes.len() + if o.kind == Kind::AsmString { 20 * o.text.len() } else { 0 };
+    let size: usize = context.after.instructions().map(|i| 64 + i.operands.iter().map(of).sum::<usize>()).sum();
+    let has_assembly = context.after.operands().any(|o| o.kind == Kind::AsmString);
+    !context.has_virtual && (size > 100_000 || has_assembly && context.is_obscure)
+}
+
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
@@ -582,6 +591,17 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
         }
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
+    if of_branches.is_none() && may_branch_far(context) {
+        let declared: Set<u32> = q.blocks.iter().flat_map(|block| entry::live_ins(context, block)).collect();
+        let free = |unit: &u32| {
+            let limits = &context.limits;
+            let is_usable = limits.allocatable.contains(unit) && !context.preserved.contains(unit);
+            is_usable && !named[0].contains(unit) && !declared.contains(unit)
+        };
+        let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
+        let count = pairs.filter(|pair| pair.units.iter().all(free)).count();
+        ensure!(count >= 3, "not-followed", "", "too few pairs of SGPRs are free for long branches");
+    }
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
     for named in named {
         let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
@@ -783,7 +803,7 @@ impl<'a> Walk<'a> {
 
     /// Classes `O` that wait, for an instruction that may write all threads (spec 5.4).
     fn waiting_others(&self, i: &Instruction) -> Vec<usize> {
-        let writes = i.value("reach") == "writes" && !self.names_active_thread(i) || Self::reaches_unclear(i);
+        let writes = i.value("reach") == "writes" && !self.names_active_thread(i) || self.reaches_unclear(i);
         self.state.select(|class| writes && class.kind == 'O' && !class.active)
     }
 
@@ -791,14 +811,15 @@ impl<'a> Walk<'a> {
         let no_one = i.value("reach") == "first" && i.explicit().any(Operand::reads) && !self.state.facts.some_active();
         ensure!(!no_one, "inactive-lanes", i, "no thread may be active");
         let all_active = self.state.threads().all(|class| class.active || class.kind != 'T');
-        ensure!(!Self::reaches_unclear(i) || all_active, "inactive-lanes", i, "it may reach threads that wait");
+        ensure!(!self.reaches_unclear(i) || all_active, "inactive-lanes", i, "it may reach threads that wait");
         Ok(())
     }
 
     /// Nobody says which threads it reads and writes.
-    fn reaches_unclear(i: &Instruction) -> bool {
-        let hints = i.has("asm") && i.operands.iter().any(|o| !o.is_register() && tables().hints_at_threads(&o.text));
-        hints || !matches!(i.value("reach"), "" | "active" | "reads" | "writes" | "first")
+    fn reaches_unclear(&self, i: &Instruction) -> bool {
+        let hints = |o: &Operand| !o.is_register() && tables().hints_at_threads(&o.text);
+        let is_unclear = i.has("asm") && (self.context.is_obscure || i.operands.iter().any(hints));
+        is_unclear || !matches!(i.value("reach"), "" | "active" | "reads" | "writes" | "first")
     }
 
     /// Spec 9.1: a callee leaves alone what threads keep that were not active when it was called.

@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub reserved_after: Set<u32>,
     /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
     pub saved_later: bool,
+    /// Assembly may be other than its text shows (spec 5.4).
+    pub is_obscure: bool,
     pub has_virtual: bool,
     /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
     pub frame_units: Set<u32>,
@@ -200,6 +202,7 @@ impl<'a> Context<'a> {
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
             saved_later: false,
+            is_obscure: false,
             has_virtual: after.has_virtual(),
             frame_units: frame_units([before, after]),
             moved_units: defined(before, is_moving),

@@ -141,6 +141,8 @@ impl Form<'_> {
         let exec = implicit(&|o| o.names("exec") && o.tied.is_none());
         let fits = right && (right_file || register.vreg.is_some()) && exec && names_frame && register.tied.is_none();
         ensure!(fits, "move", i, "other operands than the form has");
+        // LLVM reloads the whole register where SRAM ECC leaves no half alone.
+        ensure!(bits >= 32 || !self.context.processor.align2, "move", i, "half a register");
         let (Some(offset), Some(row)) = (offset, self.text.stack.get(&frame.number)) else {
             return Err(Refused::new("move", "an offset or a slot that is none", i));
         };
