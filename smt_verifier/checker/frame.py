@@ -215,10 +215,13 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
     branches = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
     if not branches and _may_branch_far(lanes, obscure=obscure):
-        live = bounds.callee_saved.union(lanes.named, *(declared_units(lanes, n) for n in range(len(q.blocks))))
-        free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and live.isdisjoint(pair)]
-        if len(free) < _OF_BRANCHES:
-            raise Refused("not-followed", "too few scalars are free for long branches: LLVM saves some over the slots")
+        usable = [p for p in pairs if bounds.allocatable.issuperset(p) and bounds.callee_saved.isdisjoint(p)]
+        for block in q.blocks:
+            # LLVM's branch stands in a block of its own, behind all others of this one.
+            live = frozenset[int]().union(*(declared_units(lanes, to) for to, _ in block.successors))
+            if block.successors and sum(live.isdisjoint(pair) for pair in usable) < _OF_BRANCHES:
+                why = "too few scalars are free for long branches: LLVM saves some over the slots"
+                raise Refused("not-followed", why, f"bb.{block.number}")
     if is_entry or not branches:
         return
     for text in (lanes, *propagated):

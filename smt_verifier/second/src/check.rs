@@ -592,15 +592,15 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
     if of_branches.is_none() && may_branch_far(context) {
-        let declared: Set<u32> = q.blocks.iter().flat_map(|block| entry::live_ins(context, block)).collect();
-        let free = |unit: &u32| {
-            let limits = &context.limits;
-            let is_usable = limits.allocatable.contains(unit) && !context.preserved.contains(unit);
-            is_usable && !named[0].contains(unit) && !declared.contains(unit)
-        };
+        let usable = |unit: &u32| context.limits.allocatable.contains(unit) && !context.preserved.contains(unit);
         let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
-        let count = pairs.filter(|pair| pair.units.iter().all(free)).count();
-        ensure!(count >= 3, "not-followed", "", "too few pairs of SGPRs are free for long branches");
+        let pairs: Vec<_> = pairs.filter(|pair| pair.units.iter().all(usable)).collect();
+        for block in q.blocks.iter().filter(|block| !block.successors.is_empty()) {
+            let ahead = block.successors.iter().map(|to| &q.blocks[*to]);
+            let live: Set<u32> = ahead.flat_map(|to| entry::live_ins(context, to)).collect();
+            let free = pairs.iter().filter(|pair| pair.units.iter().all(|unit| !live.contains(unit))).count();
+            ensure!(free >= 3, "not-followed", block.line, "too few pairs of SGPRs are free for a long branch");
+        }
     }
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
     for named in named {
