@@ -48,7 +48,7 @@ _OF_BRANCHES, _REACHED = 3, 100_000
 """Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
 """
 _BYTES = (64, 12, 20)
-"""The most that an instruction, a lane of an operand, a character of assembly makes."""
+"""The most that an instruction, a lane of an operand of a move, a character of assembly makes."""
 
 
 def frame_units(lanes: Lanes) -> frozenset[int]:
@@ -235,11 +235,17 @@ def _may_branch_far(lanes: Lanes, *, obscure: bool) -> bool:
     expects of assembly are counted (TargetInstrInfo::getInlineAsmLength); saved registers and copies have the rest.
     """
     code = [i for block in lanes.function.blocks for i in block.instructions]
-    operands = [(o, i) for i in code for o in i.operands]
-    characters = sum([len(o.text) for o, _ in operands if o.kind is Kind.ASM_STRING])
-    sizes = len(code), sum([len(lanes.keys(o, i)) for o, i in operands if o.is_register]), characters
+    characters = sum([len(o.text) for i in code for o in i.operands if o.kind is Kind.ASM_STRING])
+    moved = [(o, i) for i in code if _is_by_lanes(i, lanes.tables) for o in i.operands if o.is_register]
+    sizes = len(code), sum([len(lanes.keys(o, i)) for o, i in moved]), characters
     is_far = sum(map(mul, sizes, _BYTES)) > _REACHED or (obscure and characters > 0)
     return is_far and not any(k >= VIRTUAL for k in lanes.named)
+
+
+def _is_by_lanes(i: Instruction, tables: Tables) -> bool:
+    """A copy, or spill code: LLVM makes an instruction or two of each lane."""
+    opcode = tables.opcode(i.opcode)
+    return opcode is None or "copy" in opcode.traits or bool(opcode.value("spill"))
 
 
 def check_free(lanes: Lanes, bounds: Limits, *, by_register: bool, saved_later: bool) -> None:

@@ -567,8 +567,14 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 /// Whether Q, without virtual registers, may be more code than a branch reaches, for which LLVM then takes a pair of SGPRs, or saves one
 /// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which saved registers and copied blocks have a part (spec 13.4).
 fn may_branch_far(context: &Context<'_>) -> bool {
-    let of = |o: &Operand| 12 * o.lanes.len() + if o.kind == Kind::AsmString { 20 * o.text.len() } else { 0 };
-    let size: usize = context.after.instructions().map(|i| 64 + i.operands.iter().map(of).sum::<usize>()).sum();
+    let size: usize = (context.after.instructions())
+        .map(|i| {
+            // LLVM makes an instruction or two of each lane.
+            let lanes = if i.has("copy") || i.spill().is_some() { 12 } else { 0 };
+            let of = |o: &Operand| if o.kind == Kind::AsmString { 20 * o.text.len() } else { lanes * o.lanes.len() };
+            64 + i.operands.iter().map(of).sum::<usize>()
+        })
+        .sum();
     let has_assembly = context.after.operands().any(|o| o.kind == Kind::AsmString);
     !context.has_virtual && (size > 100_000 || has_assembly && context.is_obscure)
 }
