@@ -119,15 +119,15 @@ def _region(items: Sequence[Item], region: range, pace: Pace, wave: Wave) -> lis
     height = _heights(items, region, after, pace)
     # In the order of the text: where many are ready, the first ones are looked at.
     ready = [number for number in region if not missing[number]]
-    # When its operands are there: what writes them stands before it, or behind it.
-    there = {number: _there(items[number], wave) for number in ready}
+    # Cycles. Known once an item is ready: what writes its operands stands before it, or must stand behind it.
+    operands_at = {number: _operands_at(items[number], wave) for number in ready}
     units = {number: _units(items[number], pace) for number in region}
     order: list[int] = []
     slot = pace.slot
     while ready:
         best, stalled, highest = -1, 0.0, 0.0
         for number in ready[:_MOST_COMPARED]:
-            at = there[number]
+            at = operands_at[number]
             for kind in units[number]:
                 at = max(at, wave.free.get(kind, 0.0))
             slots = (at - wave.now) // slot if at > wave.now else 0.0
@@ -140,7 +140,7 @@ def _region(items: Sequence[Item], region: range, pace: Pace, wave: Wave) -> lis
             missing[number] -= 1
             if not missing[number]:
                 insort(ready, number)
-                there[number] = _there(items[number], wave)
+                operands_at[number] = _operands_at(items[number], wave)
     return order
 
 
@@ -158,8 +158,8 @@ def _heights(items: Sequence[Item], region: range, after: Mapping[int, Sequence[
     return height
 
 
-def _there(item: Item, wave: Wave) -> float:
-    """When all that it reads is written."""
+def _operands_at(item: Item, wave: Wave) -> float:
+    """The cycle in which all that it reads is written."""
     return max([wave.ready[r] for r in item.reads if r in wave.ready], default=0.0)
 
 
@@ -173,7 +173,7 @@ def _units(item: Item, pace: Pace) -> tuple[Kind, ...]:
 
 def _issue(item: Item, pace: Pace, wave: Wave) -> None:
     slot = pace.slot
-    at = max(wave.now, _there(item, wave), *(wave.free.get(kind, 0.0) for kind in _units(item, pace)))
+    at = max(wave.now, _operands_at(item, wave), *(wave.free.get(kind, 0.0) for kind in _units(item, pace)))
     done = at
     for i in item.instructions:
         one = pace.of.get(i.opcode)

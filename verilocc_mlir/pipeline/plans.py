@@ -152,8 +152,8 @@ class Planned(Struct):
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
         allocating: makes the runs of a plan's text.
         known_too_many: answers of ``too_many``.
-        most_spilled: what LLVM's own compile stores and reloads, by function: with another plan than the default one,
-            what spills more is not looked for.
+        most_spilled: with another plan than the default one, by function, how many 32-bit registers our allocators may
+            expect to store and reload, by estimated executions: half more than LLVM's own compile does.
     """
 
     work: Work
