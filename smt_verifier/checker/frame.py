@@ -218,7 +218,8 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
         usable = [p for p in pairs if bounds.allocatable.issuperset(p) and bounds.callee_saved.isdisjoint(p)]
         for block in q.blocks:
             # LLVM's branch stands in a block of its own, behind all others of this one.
-            live = frozenset[int]().union(*(declared_units(lanes, to) for to, _ in block.successors))
+            names = {name for to, _ in block.successors for name, _ in q.blocks[to].liveins}
+            live = frozenset[int]().union(*(lanes.register(name).units for name in names))
             if block.successors and sum(live.isdisjoint(pair) for pair in usable) < _OF_BRANCHES:
                 why = "too few scalars are free for long branches: LLVM saves some over the slots"
                 raise Refused("not-followed", why, f"bb.{block.number}")

@@ -602,8 +602,8 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
         let pairs = (0..102).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
         let pairs: Vec<_> = pairs.filter(|pair| pair.units.iter().all(usable)).collect();
         for block in q.blocks.iter().filter(|block| !block.successors.is_empty()) {
-            let ahead = block.successors.iter().map(|to| &q.blocks[*to]);
-            let live: Set<u32> = ahead.flat_map(|to| entry::live_ins(context, to)).collect();
+            let ahead = block.successors.iter().flat_map(|to| &q.blocks[*to].liveins);
+            let live: Set<u32> = ahead.flat_map(|(register, _)| register.units.iter().copied()).collect();
             let free = pairs.iter().filter(|pair| pair.units.iter().all(|unit| !live.contains(unit))).count();
             ensure!(free >= 3, "not-followed", block.line, "too few pairs of SGPRs are free for a long branch");
         }
