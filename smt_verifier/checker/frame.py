@@ -42,8 +42,8 @@ scalars in memory: a pair for EXEC, and an address.
 """
 _NEAR = 1024
 """Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
-_SCALARS = 102
-"""SGPRs that have a number."""
+_SCALARS = 106
+"""SGPRs that have a number on some processor (gfx10 and later; before, the last may not be allocated)."""
 _OF_BRANCHES, _REACHED = 3, 100_000
 """Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
 """
@@ -216,11 +216,15 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
     if not branches and _may_branch_far(lanes, obscure=obscure):
         usable = [p for p in pairs if bounds.allocatable.issuperset(p) and bounds.callee_saved.isdisjoint(p)]
+        # Only a called function has registers saved. What keeps EXEC may have been moved there.
+        busy = lanes.named | units_named(lanes, fields.get(_INFO + "sgprForEXECCopy", ""))
+        unnamed = [p for p in usable if is_entry and busy.isdisjoint(p)]
         for block in q.blocks:
             # LLVM's branch stands in a block of its own, behind all others of this one.
             names = {name for to, _ in block.successors for name, _ in q.blocks[to].liveins}
             live = frozenset[int]().union(*(lanes.register(name).units for name in names))
-            if block.successors and sum(live.isdisjoint(pair) for pair in usable) < _OF_BRANCHES:
+            is_free = any(live.isdisjoint(pair) for pair in unnamed)
+            if block.successors and not is_free and sum(live.isdisjoint(pair) for pair in usable) < _OF_BRANCHES:
                 why = "too few scalars are free for long branches: LLVM saves some over the slots"
                 raise Refused("not-followed", why, f"bb.{block.number}")
     if is_entry or not branches:
