@@ -14,8 +14,10 @@ from smt_verifier.checker.text import read
 
 FIRST = "python"
 SECOND = "rust"
-LARGE = 10_000
-"""Instructions of a function: above that no search for a certificate, or for what is wrong, is made in Python."""
+LARGE = 2_000
+"""Instructions of a function: above that, where a search in Python would take minutes, none is made for a certificate that
+the maker at hand does not make, nor for what is wrong with what both checkers refuse.
+"""
 
 
 class Answer(Struct, frozen=True):
@@ -71,10 +73,10 @@ def certify_texts(
     ``saved_later``: see ``smt_verifier.checker.check``.
     """
     made = made_certificate(before, after, processor, function, saved_later=saved_later)
+    text, second = ("", None) if made is None else (made[0], Answer(SECOND, *made[1]))
     try:
         both = prepare(read(before), read(after), function, processor, saved_later=saved_later)
-        if made is not None:
-            text, second = made[0], Answer(SECOND, *made[1])
+        if second is not None:
             is_large = sum(len(block.instructions) for block in both.after.function.blocks) > LARGE
             answers = (_first(both, text), second) if text else (second,)
             if is_large or (text and len({answer.accepted for answer in answers}) == 1):
@@ -84,14 +86,14 @@ def certify_texts(
 
         certified = certify(both)
     except Refused as error:
-        return Certification("", (_refused(error),))
+        return Certification(text, (_refused(error),) if second is None else (_refused(error), second))
     text = write_certificate(certified.certificate, both.before.grain)
     if certified.refused is not None or certified.accepted is None:
         return Certification(text, (_refused(certified.refused),))
     counts = certified.accepted
     first = Answer(FIRST, accepted=True, operands=counts.operands, claims=counts.claims)
-    second = second_checker(before, after, text, processor, function, saved_later=saved_later)
-    return Certification(text, (first,) if second is None else (first, Answer(SECOND, *second)))
+    answer = second_checker(before, after, text, processor, function, saved_later=saved_later)
+    return Certification(text, (first,) if answer is None else (first, Answer(SECOND, *answer)))
 
 
 def _first(both: Both, text: str) -> Answer:

@@ -21,6 +21,8 @@ use crate::program::{Place, Program, Role};
 /// seconds.
 const ATTEMPTS: usize = 5;
 const LARGE: usize = 10_000;
+/// Above that classes are joined: told apart by every mask they take minutes.
+const JOINED: usize = 2_000;
 
 /// Why a strategy has no certificate that is accepted.
 enum Failed {
@@ -49,6 +51,7 @@ pub fn certify(context: &mut Context<'_>, texts: &Texts, mut check: impl FnMut(S
         Options { in_order: true, ..joined },
         Options::default(),
     ];
+    strategies.retain(|strategy| strategy.joined || instructions(&program) <= JOINED);
     let mut first: Option<Done<Judged>> = None;
     while !strategies.is_empty() {
         let strategy = strategies.remove(0);
@@ -68,6 +71,10 @@ pub fn certify(context: &mut Context<'_>, texts: &Texts, mut check: impl FnMut(S
     first.unwrap_or_else(|| Err(Refused::new("certificate", "there is none", "")))
 }
 
+fn instructions(program: &Program) -> usize {
+    program.rows[1].iter().map(Vec::len).sum()
+}
+
 /// By one strategy: the first certificate that is accepted.
 fn try_strategy(
     context: &mut Context<'_>, texts: &Texts, program: &Program, strategy: Options,
@@ -82,8 +89,7 @@ fn try_strategy(
     }
     // Why, is to be seen where nothing is left out.
     let (mut first, mut witnesses) = (None, false);
-    let is_large = program.rows[1].iter().map(Vec::len).sum::<usize>() > LARGE;
-    for _ in 0..if is_large { 1 } else { ATTEMPTS } {
+    for _ in 0..if instructions(program) > LARGE { 1 } else { ATTEMPTS } {
         let found = match find(context, texts, program, &unpaired, Options { witnesses, ..strategy }) {
             Ok(found) => found,
             Err(error) if error.rule == "inactive-lanes" && !witnesses => {
