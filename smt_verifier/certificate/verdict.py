@@ -15,8 +15,8 @@ from smt_verifier.checker.text import read
 FIRST = "python"
 SECOND = "rust"
 LARGE = 2_000
-"""Instructions of a function: above that, where a search in Python would take minutes, none is made for a certificate that
-the maker at hand does not make, nor for what is wrong with what both checkers refuse.
+"""Instructions of a function: above that, where a search in Python would take minutes, none is made for a certificate
+that the maker at hand does not make, nor for what is wrong with what both checkers refuse.
 """
 
 
