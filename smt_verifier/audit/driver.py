@@ -104,7 +104,7 @@ def audit_function(
     size = sum(len(block.instructions) for block in post.blocks)
     if size > LARGE and only_checkers and certification.answers and not any(a.accepted for a in certification.answers):
         why = "; ".join(map(str, certification.answers))
-        left_out = f"what is wrong is not searched for in {size:,} instructions"
+        left_out = f"what is wrong is not searched for in {size:,} instructions but with `verilocc audit --third=z3`"
         return _single(pre.name, Outcome.UNKNOWN, "certificate", f"no certificate is accepted: {why} ({left_out})")
     if certification.disagree:
         kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)

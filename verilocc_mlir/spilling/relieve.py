@@ -26,7 +26,7 @@ from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
 
 MORE_ROOM = (2, 4)
-"""Registers left over beside those asked for, with which the choice is made again."""
+"""Registers left over with which the choice is made again, where none is asked for."""
 
 _EVERY_OTHER = int("01" * 16, 2)
 """Mask of the parts of a register that are in even registers, where it starts at one."""
@@ -144,11 +144,12 @@ class Spiller:
         """
         key = spare, accumulators, tight
         if key not in self._chosen:
-            # The choice is greedy: with more room asked for, it may come to less.
+            # The choice is greedy: with more room asked for, it may come to less. Of 296 choices for kernels of the corpus
+            # five did, by 22 % at most, and with no room to spare but for one of 0.3 %.
             choices = [self._choice(spare, accumulators, tight)]
-            if choices[0] and not self._problem.is_large:
+            if choices[0] and not spare and not tight and not self._problem.is_large:
                 with suppress(OutOfSecondsError):
-                    choices.extend(self._choice(spare + more, accumulators, tight) for more in MORE_ROOM)
+                    choices.extend(self._choice(more, accumulators, tight) for more in MORE_ROOM)
             self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None)
         chosen = self._chosen[key]
         if chosen is None:
