@@ -27,3 +27,4 @@ def test_what_is_wrong_is_said_by_the_checkers_alone(monkeypatch: pytest.MonkeyP
     (finding,) = audit.findings
     assert (audit.outcome, finding.rule) == (Outcome.UNKNOWN, "certificate")
     assert "not searched for" in finding.message
+    assert driver.audit_function(*pair, after=after, third=True).outcome is Outcome.REFUTED
