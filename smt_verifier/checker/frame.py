@@ -12,7 +12,7 @@ from operator import mul
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.behind import reads_condition
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.joined import near_blocks
+from smt_verifier.checker.joined import lengthened, near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Instruction, Kind
@@ -47,8 +47,8 @@ _SCALARS = 106
 _OF_BRANCHES, _REACHED = 3, 100_000
 """Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
 """
-_BYTES = (64, 12, 20)
-"""The most that an instruction, a lane of an operand of a move, a character of assembly makes."""
+_BYTES = (64, 12, 20, 24)
+"""The most that an instruction, a lane of an operand of a move, a character of assembly, a register saved makes."""
 
 
 def frame_units(lanes: Lanes) -> frozenset[int]:
@@ -212,39 +212,75 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
         names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
         if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
-    branches = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", ""))
+    branches, saved = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", "")), bounds.callee_saved
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
-    if not branches and _may_branch_far(lanes, obscure=obscure):
-        usable = [p for p in pairs if bounds.allocatable.issuperset(p) and bounds.callee_saved.isdisjoint(p)]
-        # Only a called function has registers saved. What keeps EXEC may have been moved there.
-        busy = lanes.named | units_named(lanes, fields.get(_INFO + "sgprForEXECCopy", ""))
-        unnamed = [p for p in usable if is_entry and busy.isdisjoint(p)]
-        for block in q.blocks:
-            # LLVM's branch stands in a block of its own, behind all others of this one.
-            names = {name for to, _ in block.successors for name, _ in q.blocks[to].liveins}
-            live = frozenset[int]().union(*(lanes.register(name).units for name in names))
-            is_free = any(live.isdisjoint(pair) for pair in unnamed)
-            if block.successors and not is_free and sum(live.isdisjoint(pair) for pair in usable) < _OF_BRANCHES:
-                why = "too few scalars are free for long branches: LLVM saves some over the slots"
-                raise Refused("not-followed", why, f"bb.{block.number}")
+    texts = (lanes, *propagated)
+    if not branches and _may_branch_far(texts, obscure=obscure, saved=0 if is_entry else len(_numbers(saved | units))):
+        kept = units_named(lanes, fields.get(_INFO + "sgprForEXECCopy", ""))
+        usable = [p for p in pairs if bounds.allocatable.issuperset(p) and (saved | kept).isdisjoint(p)]
+        for text in texts:
+            _check_branches(text, usable, is_entry=is_entry)
     if is_entry or not branches:
         return
-    for text in (lanes, *propagated):
+    for text in texts:
         free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair)]
-        if free and free[0][0] < min(branches) and not bounds.callee_saved.isdisjoint(free[0]):
+        if free and free[0][0] < min(branches) and not saved.isdisjoint(free[0]):
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
-def _may_branch_far(lanes: Lanes, *, obscure: bool) -> bool:
-    """Whether Q has no virtual register and may be more code than a branch reaches: waits, spill code and what LLVM
-    expects of assembly are counted (TargetInstrInfo::getInlineAsmLength); saved registers and copies have the rest.
+def _check_branches(lanes: Lanes, usable: Sequence[Sequence[int]], *, is_entry: bool) -> None:
+    """Enough pairs are free behind each block, where LLVM's branch stands in a block of its own, and wherever LLVM may
+    part one. An entry function's scratch descriptor takes four scalars that nothing names.
+
+    Raises:
+        Refused: behind some block, too few are.
     """
-    code = [i for block in lanes.function.blocks for i in block.instructions]
+    blocks = lanes.function.blocks
+    moving, merged = lengthened(lanes)
+    pairs = [pair for pair in usable if moving.isdisjoint(pair)]
+    unnamed = {pair[0] // 2 for pair in usable if lanes.named.isdisjoint(pair)} if is_entry else set[int]()
+    # Four scalars begin at a multiple of four.
+    alone = [pair for pair in pairs if pair[0] // 2 in unnamed and pair[0] // 2 ^ 2 not in unnamed]
+    for number, ends in enumerate(merged):
+        ahead = lanes.successors(number)
+        live = ends.union(*(lanes.register(name).units for to in ahead for name, _ in blocks[to].liveins))
+        is_free = any(live.isdisjoint(pair) for pair in alone)
+        if (ahead or ends) and not is_free and sum(live.isdisjoint(pair) for pair in pairs) < _OF_BRANCHES:
+            why = "too few scalars are free for long branches: LLVM saves some over the slots"
+            raise Refused("not-followed", why, f"bb.{blocks[number].number}")
+
+
+def _may_branch_far(texts: Sequence[Lanes], *, obscure: bool, saved: int) -> bool:
+    """Whether Q has no virtual register and may be more code than a branch reaches: waits, spill code and what LLVM
+    expects of assembly are counted (TargetInstrInfo::getInlineAsmLength), where a called function saves and restores
+    ``saved`` registers, and the copies that LLVM may make of COPYs in small blocks.
+    """
+    q, tables = texts[0].function, texts[0].tables
+    if any(k >= VIRTUAL for k in texts[0].named):
+        return False
+    code = [i for block in q.blocks for i in block.instructions]
     characters = sum([len(o.text) for i in code for o in i.operands if o.kind is Kind.ASM_STRING])
-    moved = [(o, i) for i in code if _is_by_lanes(i, lanes.tables) for o in i.operands if o.is_register]
-    sizes = len(code), sum([len(lanes.keys(o, i)) for o, i in moved]), characters
-    is_far = sum(map(mul, sizes, _BYTES)) > _REACHED or (obscure and characters > 0)
-    return is_far and not any(k >= VIRTUAL for k in lanes.named)
+    moved = sum([_lanes_moved(i, texts[0]) for i in code if _is_by_lanes(i, tables)])
+    ends = 1 + sum(bool(texts[0].code(n)) and not texts[0].successors(n) for n in range(len(q.blocks)))
+    size = sum(map(mul, (len(code), moved, characters, ends * saved), _BYTES))
+    whole = q.fields.get(_INFO + "isWholeWaveFunction") == "true"
+    if whole or size > _REACHED or (obscure and characters > 0) or any("align " in b.attributes for b in q.blocks):
+        return True
+    copied = sum([_lanes_moved(i, texts[0]) for i in code if i.opcode == "COPY"])
+    if size + copied * _BYTES[1] * len(q.blocks) <= _REACHED:
+        return False
+    again = max(_lanes_near(text) for text in texts)
+    return size + again * _BYTES[1] * len(q.blocks) > _REACHED
+
+
+def _lanes_near(lanes: Lanes) -> int:
+    """Lanes of COPYs that TailDuplicator may make others of, in each block one (10.11)."""
+    code = [i for n, (blocks, stop) in enumerate(near_blocks(lanes)) if blocks for i in lanes.code(n)[:stop]]
+    return sum([_lanes_moved(i, lanes) for i in code if i.opcode == "COPY"])
+
+
+def _lanes_moved(i: Instruction, lanes: Lanes) -> int:
+    return sum([len(lanes.keys(o, i)) for o in i.operands if o.is_register])
 
 
 def _is_by_lanes(i: Instruction, tables: Tables) -> bool:

@@ -121,7 +121,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     let live = entry::live_virtual(context);
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
-    nothing_moved(context, &named)?;
+    nothing_moved(context, &propagated.texts, &named)?;
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
     let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
@@ -565,24 +565,69 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 }
 
 /// Whether Q, without virtual registers, may be more code than a branch reaches, for which LLVM then takes a pair of SGPRs, or saves one
-/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which saved registers and copied blocks have a part (spec 13.4).
-fn may_branch_far(context: &Context<'_>) -> bool {
-    let size: usize = (context.after.instructions())
-        .map(|i| {
-            // LLVM makes an instruction or two of each lane.
-            let lanes = if i.has("copy") || i.spill().is_some() { 12 } else { 0 };
-            let of = |o: &Operand| if o.kind == Kind::AsmString { 20 * o.text.len() } else { lanes * o.lanes.len() };
-            64 + i.operands.iter().map(of).sum::<usize>()
-        })
-        .sum();
-    let has_assembly = context.after.operands().any(|o| o.kind == Kind::AsmString);
-    !context.has_virtual && (size > 100_000 || has_assembly && context.is_obscure)
+/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which waits and the like have a part (spec 13.4). `saved`: how many
+/// registers LLVM may save where the function begins, and restore where it ends.
+fn may_branch_far(context: &Context<'_>, texts: &[&Function], saved: usize) -> bool {
+    let q = context.after;
+    // LLVM makes an instruction or two of each lane that is moved.
+    let lanes = |i: &Instruction| 12 * i.operands.iter().map(|o| o.lanes.len()).sum::<usize>();
+    let code = q.instructions().map(|i| {
+        let words = i.operands.iter().filter(|o| o.kind == Kind::AsmString).map(|o| 20 * o.text.len());
+        64 + words.sum::<usize>() + if i.has("copy") || i.spill().is_some() { lanes(i) } else { 0 }
+    });
+    let ends = q.blocks.iter().filter(|block| block.successors.is_empty() && !block.instructions.is_empty()).count();
+    let size = code.sum::<usize>() + 24 * saved * (1 + ends);
+    let has_assembly = q.operands().any(|o| o.kind == Kind::AsmString);
+    // TailDuplicator may make others of COPYs in small blocks, one in each block.
+    let copied = |text: &&Function| {
+        let near =
+            joined::near_blocks(text).into_iter().zip(&text.blocks).filter(|((blocks, _), _)| !blocks.is_empty());
+        let code = near.flat_map(|((_, stop), block)| &block.instructions[..stop]);
+        code.filter(|i| i.name == "COPY").map(lanes).sum::<usize>() * q.blocks.len()
+    };
+    let is_far = || {
+        info(q, "isWholeWaveFunction") == "true"
+            || size > 100_000
+            || has_assembly && context.is_obscure
+            || q.blocks.iter().any(|block| block.attributes.contains("align "))
+            || texts.iter().any(|text| size + copied(text) > 100_000)
+    };
+    !context.has_virtual && is_far()
+}
+
+/// Behind each block of a text, and wherever LLVM may part one, enough of these pairs of SGPRs are free for a long branch. The scratch
+/// descriptor of an entry function takes four that nothing names.
+fn far_branches_have_scalars(context: &Context<'_>, text: &Function, pairs: &[&Register]) -> Done {
+    let (moving, merged) = joined::lengthened(context, text);
+    let (named, is_entry) = (text.units(), info(context.after, "isEntryFunction") == "true");
+    let is_unnamed = |pair: &&&Register| pair.units.iter().all(|unit| !named.contains(unit));
+    let unnamed: Set<u32> = pairs.iter().filter(is_unnamed).map(|pair| pair.units[0] / 4).collect();
+    for (block, ends) in text.blocks.iter().zip(&merged) {
+        let declared = block.successors.iter().flat_map(|to| &text.blocks[*to].liveins);
+        let mut live: Set<u32> = declared.flat_map(|(register, _)| register.units.iter().copied()).collect();
+        live.extend(ends);
+        let free = |pair: &&&Register| pair.units.iter().all(|unit| !live.contains(unit) && !moving.contains(unit));
+        let is_alone = |pair: &&&Register| {
+            let number = pair.units[0] / 4;
+            is_entry && unnamed.contains(&number) && !unnamed.contains(&(number ^ 1))
+        };
+        let mut free = pairs.iter().filter(free);
+        let is_free = free.clone().count() >= 3 || free.any(|pair| is_alone(&pair));
+        let has_branch = !block.successors.is_empty() || !ends.is_empty();
+        ensure!(
+            is_free || !has_branch,
+            "not-followed",
+            block.line,
+            "too few pairs of SGPRs are free for a long branch"
+        );
+    }
+    Ok(())
 }
 
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
+fn nothing_moved(context: &Context<'_>, propagated: &[Function], named: &[Set<u32>]) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));
     let listed: Vec<_> = registers("wwmReservedRegs").chain(registers("spillPhysVGPRs")).collect();
@@ -597,21 +642,18 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
         }
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
-    if of_branches.is_none() && may_branch_far(context) {
-        let usable = |unit: &u32| context.limits.allocatable.contains(unit) && !context.preserved.contains(unit);
+    let texts: Vec<&Function> = std::iter::once(q).chain(propagated).collect();
+    let restored = listed.iter().flat_map(|register| &register.units).chain(&context.preserved);
+    let restored: Set<u32> = restored.map(|unit| unit / 2).filter(|_| info(q, "isEntryFunction") != "true").collect();
+    if of_branches.is_none() && may_branch_far(context, &texts, restored.len()) {
+        let kept: Set<u32> = registers("sgprForEXECCopy").flat_map(|register| register.units.iter().copied()).collect();
+        let usable = |unit: &u32| {
+            context.limits.allocatable.contains(unit) && !context.preserved.contains(unit) && !kept.contains(unit)
+        };
         let pairs = (0..106).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
         let pairs: Vec<_> = pairs.filter(|pair| pair.units.iter().all(usable)).collect();
-        // Only a called function has registers saved. What keeps EXEC may have been moved there.
-        let mut busy: Set<u32> = q.operands().filter_map(|o| o.register).flat_map(|r| r.units.iter().copied()).collect();
-        busy.extend(registers("sgprForEXECCopy").flat_map(|register| register.units.iter().copied()));
-        let is_entry = info(q, "isEntryFunction") == "true";
-        for block in q.blocks.iter().filter(|block| !block.successors.is_empty()) {
-            let ahead = block.successors.iter().flat_map(|to| &q.blocks[*to].liveins);
-            let live: Set<u32> = ahead.flat_map(|(register, _)| register.units.iter().copied()).collect();
-            let mut free = pairs.iter().filter(|pair| pair.units.iter().all(|unit| !live.contains(unit)));
-            let is_unnamed = |pair: &&Register| pair.units.iter().all(|unit| !busy.contains(unit));
-            let is_free = free.clone().count() >= 3 || is_entry && free.any(|pair| is_unnamed(&&**pair));
-            ensure!(is_free, "not-followed", block.line, "too few pairs of SGPRs are free for a long branch");
+        for text in texts {
+            far_branches_have_scalars(context, text, &pairs)?;
         }
     }
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
