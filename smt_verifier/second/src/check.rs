@@ -579,6 +579,7 @@ fn may_branch_far(context: &Context<'_>, texts: &[&Function], saved: usize) -> b
     let size = code.sum::<usize>() + 24 * saved * (1 + ends);
     let has_assembly = q.operands().any(|o| o.kind == Kind::AsmString);
     // TailDuplicator may make others of COPYs in small blocks, one in each block.
+    let most = q.instructions().filter(|i| i.name == "COPY").map(lanes).sum::<usize>() * q.blocks.len();
     let copied = |text: &&Function| {
         let near =
             joined::near_blocks(text).into_iter().zip(&text.blocks).filter(|((blocks, _), _)| !blocks.is_empty());
@@ -590,7 +591,7 @@ fn may_branch_far(context: &Context<'_>, texts: &[&Function], saved: usize) -> b
             || size > 100_000
             || has_assembly && context.is_obscure
             || q.blocks.iter().any(|block| block.attributes.contains("align "))
-            || texts.iter().any(|text| size + copied(text) > 100_000)
+            || size + most > 100_000 && texts.iter().any(|text| size + copied(text) > 100_000)
     };
     !context.has_virtual && is_far()
 }
