@@ -398,7 +398,7 @@ def test_a_choice_is_left_where_the_seconds_are_over_and_one_that_is_made_stands
         """What is chosen if the seconds are over at so many questions, and how often was asked."""
         asked = count(1)
         with within(lambda: next(asked) > questions):
-            return Spiller(function, problem, target(CPU)).relieve(4), next(asked) - 1
+            return Spiller(function, problem, target(CPU)).relieve(), next(asked) - 1
 
     at_leisure, questions = relieved_after(math.inf)
     brief, _ = relieved_after(questions - 1)
