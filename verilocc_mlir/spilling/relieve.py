@@ -144,8 +144,8 @@ class Spiller:
         """
         key = spare, accumulators, tight
         if key not in self._chosen:
-            # The choice is greedy: with more room asked for, it may come to less. Of 296 choices for kernels of the corpus
-            # five did, by 22 % at most, and with no room to spare but for one of 0.3 %.
+            # The choice is greedy: with more room asked for, it may come to less. Of 296 choices for kernels of the
+            # corpus five did, by 22 % at most, and with no room to spare but for one of 0.3 %.
             choices = [self._choice(spare, accumulators, tight)]
             if choices[0] and not spare and not tight and not self._problem.is_large:
                 with suppress(OutOfSecondsError):
