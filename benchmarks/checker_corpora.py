@@ -52,6 +52,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import llvm_phases, open_kernel
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.long_branches import near_branches_on
 
 PARTS = ("kernels", "files", "random-mir", "random-ir", "iree", "triton")
 _FIRST_SCALAR = 8192
@@ -192,17 +193,24 @@ def _searched(
         yield function.name, outcome, spent, [f"{f.rule}: {f.message}" for f in findings[:2]]
 
 
-def certified(before: str, after: str, function: str, cpu: str, seconds: int, *, saved_later: bool) -> Row:
-    """Whether a certificate is made, and what each checker says of it."""
+def certified(
+    before: str, after: str, function: str, cpu: str, seconds: int, *, saved_later: bool, near_branches: bool = False
+) -> Row:
+    """Whether a certificate is made, and what each checker says of it; told that there is no long branch, if LLVM says
+    so where it matters.
+    """
+    premises = {"saved_later": saved_later, "near_branches": near_branches}
     spent: dict[str, float] = {}
     row: Row = {"cpu_s": spent, "made": True, "python": "", "rust": "", "bytes": 0}
     start = cpu_seconds()
     try:
         with _Alarm(seconds):
-            both = prepare(read(before), read(after), function, cpu, saved_later=saved_later)
+            both = prepare(read(before), read(after), function, cpu, **premises)
             done = certify(both)
             text = write_certificate(done.certificate, both.before.grain)
     except Refused as error:
+        if error.rule == "far-branch" and not near_branches and near_branches_on(after, cpu)(function):
+            return certified(before, after, function, cpu, seconds, saved_later=saved_later, near_branches=True)
         return {**row, "made": False, "python": _said(error), "cpu_s": {"make": round(cpu_seconds() - start, 3)}}
     except TooLong:
         return {**row, "made": False, "python": f"time: more than {seconds} s", "cpu_s": {"make": float(seconds)}}
@@ -213,13 +221,13 @@ def certified(before: str, after: str, function: str, cpu: str, seconds: int, *,
     row["bytes"] = len(text)
     start = cpu_seconds()
     try:
-        check(before, after, text, cpu, saved_later=saved_later)
+        check(before, after, text, cpu, **premises)
         row["python"] = "accepted"
     except Refused as error:
         row["python"] = _said(error)
     spent["python"] = round(cpu_seconds() - start, 3)
     start = cpu_seconds()
-    said = second_checker(before, after, text, cpu, function, saved_later=saved_later)
+    said = second_checker(before, after, text, cpu, function, **premises)
     spent["rust"] = round(cpu_seconds() - start, 3)
     if said is not None:
         row["rust"] = "accepted" if said[0] else f"{said[2]}: {said[3]} ({said[4]})"

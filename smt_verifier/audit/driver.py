@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -33,6 +33,7 @@ def audit(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
+    near_branches: Callable[[str], bool] | None = None,
     third: bool = False,
 ) -> AuditReport:
     """Audit every function of a file.
@@ -43,6 +44,7 @@ def audit(
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
         solver: Z3 in a worker process where none is given.
         saved_later: ``post`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars.
+        near_branches: whether LLVM makes no long branch in the function of this name; asked where a proof needs it.
         third: the search with the solver is asked too where both checkers accept, and must prove it as well.
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
@@ -64,6 +66,7 @@ def audit(
                 timeout_s=timeout_s,
                 solver=solver,
                 saved_later=saved_later,
+                near_branches=near_branches,
                 third=third,
                 after=post,
             )
@@ -81,6 +84,7 @@ def audit_function(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
     saved_later: bool = False,
+    near_branches: Callable[[str], bool] | None = None,
     third: bool = False,
     after: MirFile | None = None,
 ) -> FunctionAudit:
@@ -96,10 +100,14 @@ def audit_function(
     """
     texts = _alone(file, pre, pre), _alone(after, post, post) if after is not None else _alone(file, pre, post)
     certification = certify_texts(*texts, pre.name, target.name, saved_later=saved_later)
+    is_near = certification.may_branch_far and near_branches is not None and near_branches(pre.name)
+    if is_near:
+        certification = certify_texts(*texts, pre.name, target.name, saved_later=saved_later, near_branches=True)
+    premises = (*["saved-later"] * saved_later, *["near-branches"] * is_near)
     only_checkers = not third and solver in (None, default_solver()) and not _has_added_rules()
     if certification.accepted and len(certification.answers) > 1 and only_checkers:
         proved = FunctionAudit(pre.name, Outcome.PROVED, 0, (), moves_between(pre, post, certification.repeats))
-        return _with_certificate(proved, certification)
+        return _with_certificate(proved, certification, premises)
     kept = ""
     size = sum(len(block.instructions) for block in post.blocks)
     if size > LARGE and only_checkers and certification.answers and not any(a.accepted for a in certification.answers):
@@ -107,7 +115,7 @@ def audit_function(
         left_out = f"what is wrong is not searched for in {size:,} instructions but with `verilocc audit --third=z3`"
         return _single(pre.name, Outcome.UNKNOWN, "certificate", f"no certificate is accepted: {why} ({left_out})")
     if certification.disagree:
-        kept = keep_disagreement(*texts, pre.name, target.name, certification, saved_later=saved_later)
+        kept = keep_disagreement(*texts, target.name, certification, premises, pre.name)
     # Half of what an audit loads, and most audits end with the checkers.
     from smt_verifier.audit.search import search_proof
 
@@ -120,7 +128,7 @@ def audit_function(
         return _single(pre.name, Outcome.INVALID, "header", str(error))
     if searched.outcome is not Outcome.PROVED or tables().processor(target.name) is None:
         return searched
-    agreed = _with_certificate(searched, certification)
+    agreed = _with_certificate(searched, certification, premises)
     if certification.accepted:
         return agreed
     why = "; ".join(str(a) for a in certification.answers if not (kept and a.accepted))
@@ -136,7 +144,9 @@ def _has_added_rules() -> bool:
     return rules is not None and rules.PAIR_RULES != rules.OWN_PAIR_RULES
 
 
-def _with_certificate(searched: FunctionAudit, certification: Certification) -> FunctionAudit:
+def _with_certificate(
+    searched: FunctionAudit, certification: Certification, premises: tuple[str, ...]
+) -> FunctionAudit:
     """A verdict with what the checkers at hand say."""
     answers = certification.answers
     operands, claims = (max(getattr(a, name) for a in answers) for name in ("operands", "claims"))
@@ -146,6 +156,7 @@ def _with_certificate(searched: FunctionAudit, certification: Certification) -> 
         checkers=tuple(a.checker for a in answers if a.accepted),
         operands=operands,
         certificate=certification.text,
+        premises=premises,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from smt_verifier import checker
@@ -18,14 +19,16 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_disagreement(
-    before: str, after: str, function: str, processor: str, certification: Certification, *, saved_later: bool
+    before: str, after: str, processor: str, certification: Certification, premises: Sequence[str], function: str
 ) -> str:
     """Write both texts, the certificate and the commands that show the disagreement to a new folder, and log it.
+
+    ``premises``: what the checkers were told, as their options.
 
     Returns:
         The folder, or why there is none.
     """
-    asked = f"--mcpu={processor} --function={shlex.quote(function)}{' --saved-later' * saved_later}"
+    asked = f"--mcpu={processor} --function={shlex.quote(function)}{''.join(f' --{name}' for name in premises)}"
     commands = [
         f"{program} before.mir after.mir certificate {asked}" for program in (f"python -m {checker.__name__}", PROGRAM)
     ]

@@ -48,7 +48,7 @@ def maker_program() -> Path | None:
 
 
 def made_certificate(
-    before: str, after: str, processor: str, function: str, *, saved_later: bool = False
+    before: str, after: str, processor: str, function: str, *, saved_later: bool = False, near_branches: bool = False
 ) -> tuple[str, _Said] | None:
     """A certificate by the maker as text (``""``: it made none), and what the second checker says of it, as
     ``second_checker`` does; None where no maker is at hand.
@@ -56,7 +56,7 @@ def made_certificate(
     program = maker_program()
     if program is None:
         return None
-    options = [f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later]
+    options = _options(processor, function, saved_later=saved_later, near_branches=near_branches)
     with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
         out = Path(directory) / "made"
         run = _ask(program, directory, (before, after), out, *options)
@@ -76,6 +76,7 @@ def second_checker(
     function: str,
     *,
     saved_later: bool = False,
+    near_branches: bool = False,
     order: bool = False,
 ) -> _Said | None:
     """Whether it accepts, operands compared, rule, message and place; None where there is no second checker.
@@ -87,13 +88,18 @@ def second_checker(
     program = second_program()
     if program is None:
         return None
-    options = [f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later, *["--order"] * order]
+    options = _options(processor, function, saved_later=saved_later, near_branches=near_branches, order=order)
     with tempfile.TemporaryDirectory(prefix="verilocc-") as directory:
         run = _ask(program, directory, (before, after, certificate), *options)
     if isinstance(run, Exception):
         return False, 0, "checker", f"the second checker did not answer: {run}", ""
     ended = f"the second checker ended with {run.returncode}: {(run.stdout + run.stderr)[:200]!r}"
     return _said(run) or (False, 0, "checker", ended, "")
+
+
+def _options(processor: str, function: str, **asked: bool) -> list[str]:
+    names = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
+    return [f"--mcpu={processor}", f"--function={function}", *(f"--{name}" for name in names)]
 
 
 def _said(run: subprocess.CompletedProcess[str]) -> _Said | None:

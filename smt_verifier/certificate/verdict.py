@@ -1,4 +1,4 @@
-"""A certificate for one function, and what each checker at hand says of it."""
+"""A certificate for one function, or of another order of its instructions, and what each checker at hand says of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from smt_verifier.certificate.write import write_certificate
 from smt_verifier.checker.certificate import read_certificate
 from smt_verifier.checker.check import check_function, prepare
 from smt_verifier.checker.effects import Both
+from smt_verifier.checker.order import check_order
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.text import read
 
@@ -56,13 +57,24 @@ class Certification(Struct, frozen=True):
         return all(answer.accepted for answer in self.answers)
 
     @property
+    def may_branch_far(self) -> bool:
+        """Whether a checker must be told that LLVM makes no long branch."""
+        return any(answer.rule == "far-branch" for answer in self.answers)
+
+    @property
     def disagree(self) -> bool:
         """Whether one checker accepts what the other refuses: one of the two has a fault."""
         return len({answer.accepted for answer in self.answers}) > 1
 
 
 def certify_texts(
-    before: str, after: str, function: str, processor: str, *, saved_later: bool = False
+    before: str,
+    after: str,
+    function: str,
+    processor: str,
+    *,
+    saved_later: bool = False,
+    near_branches: bool = False,
 ) -> Certification:
     """Make a certificate for a function of two texts, and have it checked by every checker at hand.
 
@@ -70,12 +82,13 @@ def certify_texts(
     The one in Python, whose search is the same, goes on only where the checkers disagree, or the first one made
     nothing; and in a large function never, where it would take minutes.
 
-    ``saved_later``: see ``smt_verifier.checker.check``.
+    ``saved_later``, ``near_branches``: see ``smt_verifier.checker.check``.
     """
-    made = made_certificate(before, after, processor, function, saved_later=saved_later)
+    premises = {"saved_later": saved_later, "near_branches": near_branches}
+    made = made_certificate(before, after, processor, function, **premises)
     text, second = ("", None) if made is None else (made[0], Answer(SECOND, *made[1]))
     try:
-        both = prepare(read(before), read(after), function, processor, saved_later=saved_later)
+        both = prepare(read(before), read(after), function, processor, **premises)
         if second is not None:
             is_large = sum(len(block.instructions) for block in both.after.function.blocks) > LARGE
             answers = (_first(both, text), second) if text else (second,)
@@ -92,8 +105,22 @@ def certify_texts(
         return Certification(text, (_refused(certified.refused),))
     counts = certified.accepted
     first = Answer(FIRST, accepted=True, operands=counts.operands, claims=counts.claims)
-    answer = second_checker(before, after, text, processor, function, saved_later=saved_later)
+    answer = second_checker(before, after, text, processor, function, **premises)
     return Certification(text, (first,) if answer is None else (first, Answer(SECOND, *answer)))
+
+
+def order_answers(before: str, after: str, certificate: str, function: str, processor: str) -> tuple[Answer, ...]:
+    """What the checkers say of a function in another order of instructions (docs/trust/spec.md, section 16), the first
+    one's first; one alone where the second checker is not at hand, or the first refuses. ``operands`` of an answer: how
+    many instructions stand elsewhere.
+    """
+    try:
+        moved = check_order(before, after, certificate, processor, function)
+    except Refused as error:
+        return (_refused(error),)
+    first = Answer(FIRST, accepted=True, operands=moved)
+    second = second_checker(before, after, certificate, processor, function, order=True)
+    return (first,) if second is None else (first, Answer(SECOND, *second))
 
 
 def _first(both: Both, text: str) -> Answer:

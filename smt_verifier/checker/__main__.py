@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(name, type=Path)
     parser.add_argument("--mcpu", required=True, help="LLVM's name of the GPU")
     parser.add_argument("--saved-later", action="store_true", help="AFTER is of the scalar phase; saves follow")
+    parser.add_argument("--near-branches", action="store_true", help="LLVM makes no long branch of AFTER")
     parser.add_argument("--order", action="store_true", help="AFTER is BEFORE in another order of instructions")
     parser.add_argument("--function", default="", help="with --order: which one, of several")
     options = parser.parse_args(arguments)
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             moved = check_order(before, after, certificate, options.mcpu, options.function)
             print(f"accepted: {moved} instructions in another place")
             return ACCEPTED
-        accepted = check(before, after, certificate, options.mcpu, saved_later=options.saved_later)
+        premises = {"saved_later": options.saved_later, "near_branches": options.near_branches}
+        accepted = check(before, after, certificate, options.mcpu, **premises)
     except Refused as error:
         print(f"refused: {error}")
         return REFUSED

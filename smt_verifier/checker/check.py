@@ -29,6 +29,7 @@ from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.frame import (
+    check_branches,
     check_frame,
     check_free,
     check_given,
@@ -76,7 +77,15 @@ class Accepted(NamedTuple):
     claims: int
 
 
-def check(before: str, after: str, certificate: str, processor: str, *, saved_later: bool = False) -> Accepted:
+def check(
+    before: str,
+    after: str,
+    certificate: str,
+    processor: str,
+    *,
+    saved_later: bool = False,
+    near_branches: bool = False,
+) -> Accepted:
     """Check a certificate for one function of two texts.
 
     Args:
@@ -85,13 +94,14 @@ def check(before: str, after: str, certificate: str, processor: str, *, saved_la
         certificate: as section 15 of the specification says; it names the function.
         processor: LLVM's name of the GPU.
         saved_later: ``after`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars (12.3).
+        near_branches: LLVM makes no long branch of ``after``, as was measured (13.4).
 
     Raises:
         Refused: it does not show that ``after`` is right.
     """
     files = read(before), read(after)
     name = _function_named(certificate)
-    both = prepare(*files, name, processor, saved_later=saved_later)
+    both = prepare(*files, name, processor, saved_later=saved_later, near_branches=near_branches)
     return check_function(both, read_certificate(certificate, both.before.grain))
 
 
@@ -102,7 +112,9 @@ def _function_named(certificate: str) -> str:
     return line[0].removeprefix("function ")
 
 
-def prepare(before: File, after: File, name: str, processor: str, *, saved_later: bool = False) -> Both:
+def prepare(
+    before: File, after: File, name: str, processor: str, *, saved_later: bool = False, near_branches: bool = False
+) -> Both:
     """Both texts of one function, compared where neither a state nor a certificate is asked for (2.4, 13)."""
     data = tables()
     target = data.processor(processor)
@@ -147,7 +159,9 @@ def prepare(before: File, after: File, name: str, processor: str, *, saved_later
     )
     check_taken(lanes[0], lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
     obscure = is_obscure(before) or is_obscure(after)
-    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry, obscure=obscure)
+    check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
+    if not near_branches:
+        check_branches(lanes[1], bounds, is_entry=is_entry, obscure=obscure)
     check_free(lanes[1], bounds, by_register=has_pointer or not is_entry, saved_later=saved_later)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)

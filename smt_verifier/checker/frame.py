@@ -12,7 +12,7 @@ from operator import mul
 from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.behind import reads_condition
 from smt_verifier.checker.certificate import VIRTUAL
-from smt_verifier.checker.joined import lengthened, near_blocks
+from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Function, Instruction, Kind
@@ -44,8 +44,10 @@ _NEAR = 1024
 """Bytes of stack objects that instructions reach by immediates, beside all that LLVM may save."""
 _SCALARS = 106
 """SGPRs that have a number on some processor (gfx10 and later; before, the last may not be allocated)."""
-_OF_BRANCHES, _REACHED = 3, 100_000
-"""Pairs of SGPRs that are free: for frame and base pointer, for EXEC, for a branch; how many bytes of 128 KB need none.
+_OF_BRANCHES, _OF_EXEC = _INFO + "longBranchReservedReg", _INFO + "sgprForEXECCopy"
+_PAIRS, _REACHED = 4, 100_000
+"""Pairs of SGPRs that nothing names: two for the scratch descriptor, or one for frame and base pointer; for EXEC; for a
+branch. How many bytes of 128 KB need none.
 """
 _BYTES = (64, 12, 20, 24)
 """The most that an instruction, a lane of an operand of a move, a character of assembly, a register saved makes."""
@@ -194,89 +196,78 @@ def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_e
         raise Refused("reserved-register", f"{names[0]} is live at a block's entry, and LLVM moves it")
 
 
-def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool, obscure: bool) -> None:
+def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is_entry: bool) -> None:
     """What LLVM reserved it moves to lower registers that nothing names (SIFrameLowering.cpp): a vector register of
     whole-wave code, wherever an operand or a live-in is that very register; the pair of a called function's long
-    branches, which is not saved then. Where it reserved no pair, one is free for them, beside what LLVM takes for the
-    frame: it would save one by a slot made after all are laid out, over the others (13.4; BranchRelaxation.cpp,
-    SIInstrInfo::insertIndirectBranch). ``propagated``: what MachineCopyPropagation makes of Q, which names less.
+    branches, which is not saved then. ``propagated``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
-        Refused: something names a part of the first, the lowest pair is a saved one, or too few are free.
+        Refused: something names a part of the first, or the lowest pair is a saved one.
     """
-    q, fields = lanes.function, lanes.function.fields
-    listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
-    reserved, units = re.findall(r"\$(\w+)", listed), units_named(lanes, listed)
+    fields = lanes.function.fields
+    reserved, units = _moved_vectors(lanes)
     if reserved and not any(k >= VIRTUAL for k in lanes.named):
+        q = lanes.function
         operands = {o.register for b in q.blocks for i in b.instructions for o in i.operands if o.is_register}
         names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
         if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
-    branches, saved = units_named(lanes, fields.get(_INFO + "longBranchReservedReg", "")), bounds.callee_saved
-    pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
-    texts = (lanes, *propagated)
-    if not branches and _may_branch_far(texts, obscure=obscure, saved=0 if is_entry else len(_numbers(saved | units))):
-        kept = units_named(lanes, fields.get(_INFO + "sgprForEXECCopy", ""))
-        usable = [p for p in pairs if bounds.allocatable.issuperset(p) and (saved | kept).isdisjoint(p)]
-        for text in texts:
-            _check_branches(text, usable, is_entry=is_entry)
+    branches, saved = units_named(lanes, fields.get(_OF_BRANCHES, "")), bounds.callee_saved
     if is_entry or not branches:
         return
-    for text in texts:
-        free = [pair for pair in pairs if bounds.allocatable.issuperset(pair) and text.named.isdisjoint(pair)]
+    for text in (lanes, *propagated):
+        free = _unnamed_pairs(text, bounds.allocatable)
         if free and free[0][0] < min(branches) and not saved.isdisjoint(free[0]):
             raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
 
 
-def _check_branches(lanes: Lanes, usable: Sequence[Sequence[int]], *, is_entry: bool) -> None:
-    """Enough pairs are free behind each block, where LLVM's branch stands in a block of its own, and wherever LLVM may
-    part one. An entry function's scratch descriptor takes four scalars that nothing names.
+def check_branches(lanes: Lanes, bounds: Limits, *, is_entry: bool, obscure: bool) -> None:
+    """Where Q has no virtual register and LLVM reserved no pair of SGPRs for long branches, it is too little code for
+    one, or enough pairs are named nowhere: else LLVM may save one by a slot made after all are laid out, over the
+    others (13.4; BranchRelaxation.cpp, SIInstrInfo::insertIndirectBranch).
 
     Raises:
-        Refused: behind some block, too few are.
+        Refused: too few are.
     """
-    blocks = lanes.function.blocks
-    moving, merged = lengthened(lanes)
-    pairs = [pair for pair in usable if moving.isdisjoint(pair)]
-    unnamed = {pair[0] // 2 for pair in usable if lanes.named.isdisjoint(pair)} if is_entry else set[int]()
-    # Four scalars begin at a multiple of four.
-    alone = [pair for pair in pairs if pair[0] // 2 in unnamed and pair[0] // 2 ^ 2 not in unnamed]
-    for number, ends in enumerate(merged):
-        ahead = lanes.successors(number)
-        live = ends.union(*(lanes.register(name).units for to in ahead for name, _ in blocks[to].liveins))
-        is_free = any(live.isdisjoint(pair) for pair in alone)
-        if (ahead or ends) and not is_free and sum(live.isdisjoint(pair) for pair in pairs) < _OF_BRANCHES:
-            why = "too few scalars are free for long branches: LLVM saves some over the slots"
-            raise Refused("not-followed", why, f"bb.{blocks[number].number}")
+    fields, branches = lanes.function.fields, any(lanes.successors(n) for n in range(len(lanes.parts)))
+    if not branches or units_named(lanes, fields.get(_OF_BRANCHES, "")) or any(k >= VIRTUAL for k in lanes.named):
+        return
+    usable = bounds.allocatable - bounds.callee_saved - units_named(lanes, fields.get(_OF_EXEC, ""))
+    few = len(_unnamed_pairs(lanes, usable)) < _PAIRS
+    if few and _may_branch_far(lanes, bounds, is_entry=is_entry, obscure=obscure):
+        why = "LLVM may make a long branch, and too few SGPRs are named nowhere: it may save some over slots"
+        raise Refused("far-branch", why)
 
 
-def _may_branch_far(texts: Sequence[Lanes], *, obscure: bool, saved: int) -> bool:
-    """Whether Q has no virtual register and may be more code than a branch reaches: waits, spill code and what LLVM
-    expects of assembly are counted (TargetInstrInfo::getInlineAsmLength), where a called function saves and restores
-    ``saved`` registers, and the copies that LLVM may make of COPYs in small blocks.
+def _may_branch_far(lanes: Lanes, bounds: Limits, *, is_entry: bool, obscure: bool) -> bool:
+    """Whether Q may be more code than a branch reaches: waits, spill code and what LLVM expects of assembly are counted
+    (TargetInstrInfo::getInlineAsmLength), where a called function saves and restores registers, and the copies that
+    TailDuplicator may make of COPYs in each block.
     """
-    q, tables = texts[0].function, texts[0].tables
-    if any(k >= VIRTUAL for k in texts[0].named):
-        return False
+    q, tables = lanes.function, lanes.tables
     code = [i for block in q.blocks for i in block.instructions]
     characters = sum([len(o.text) for i in code for o in i.operands if o.kind is Kind.ASM_STRING])
-    moved = sum([_lanes_moved(i, texts[0]) for i in code if _is_by_lanes(i, tables)])
-    ends = 1 + sum(bool(texts[0].code(n)) and not texts[0].successors(n) for n in range(len(q.blocks)))
-    size = sum(map(mul, (len(code), moved, characters, ends * saved), _BYTES))
-    whole = q.fields.get(_INFO + "isWholeWaveFunction") == "true"
-    if whole or size > _REACHED or (obscure and characters > 0) or any("align " in b.attributes for b in q.blocks):
-        return True
-    copied = sum([_lanes_moved(i, texts[0]) for i in code if i.opcode == "COPY"])
-    if size + copied * _BYTES[1] * len(q.blocks) <= _REACHED:
-        return False
-    again = max(_lanes_near(text) for text in texts)
-    return size + again * _BYTES[1] * len(q.blocks) > _REACHED
+    moved = sum([_lanes_moved(i, lanes) for i in code if _is_by_lanes(i, tables)])
+    copied = sum([_lanes_moved(i, lanes) for i in code if i.opcode == "COPY"]) * len(q.blocks)
+    ends = 1 + sum(bool(lanes.code(n)) and not lanes.successors(n) for n in range(len(q.blocks)))
+    saved = frozenset[int]() if is_entry else bounds.callee_saved | _moved_vectors(lanes)[1]
+    size = sum(map(mul, (len(code), moved + copied, characters, ends * len(_numbers(saved))), _BYTES))
+    is_whole = q.fields.get(_INFO + "isWholeWaveFunction") == "true"
+    is_aligned = any("align " in b.attributes for b in q.blocks)
+    return is_whole or is_aligned or size > _REACHED or (obscure and characters > 0)
 
 
-def _lanes_near(lanes: Lanes) -> int:
-    """Lanes of COPYs that TailDuplicator may make others of, in each block one (10.11)."""
-    code = [i for n, (blocks, stop) in enumerate(near_blocks(lanes)) if blocks for i in lanes.code(n)[:stop]]
-    return sum([_lanes_moved(i, lanes) for i in code if i.opcode == "COPY"])
+def _moved_vectors(lanes: Lanes) -> tuple[list[str], frozenset[int]]:
+    """Vector registers that LLVM reserved for whole-wave code, and their units."""
+    fields = lanes.function.fields
+    listed = " ".join(fields.get(_INFO + name, "") for name in ("wwmReservedRegs", "spillPhysVGPRs"))
+    return re.findall(r"\$(\w+)", listed), units_named(lanes, listed)
+
+
+def _unnamed_pairs(lanes: Lanes, usable: frozenset[int]) -> list[tuple[int, ...]]:
+    """Pairs of ``usable`` SGPRs that nothing names, the lowest first."""
+    pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
+    return [pair for pair in pairs if usable.issuperset(pair) and lanes.named.isdisjoint(pair)]
 
 
 def _lanes_moved(i: Instruction, lanes: Lanes) -> int:

@@ -5,7 +5,6 @@ passes make of moves there (specification 10.11, 12.3).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -109,37 +108,6 @@ def near_blocks(after: Lanes) -> list[tuple[set[int], int]]:
     flow = _flow(after)
     near = [flow.near(number) for number in range(len(after.parts))]
     return [(set(of.blocks), of.stop) for of in near]
-
-
-def lengthened(after: Lanes) -> tuple[frozenset[int], list[frozenset[int]]]:
-    """Registers that may be live behind a block although no successor declares them: what LLVM may move up, or delete
-    for an equal one before it, defines them, a COPY that it may sink reads them, or something reads them in a block
-    that neither declares nor writes them before. And, for each block, those that it reads and another one that leads
-    to the same block, or to none: LLVM may make one of what such blocks end in, in another order, too.
-    """
-    flow = _flow(after)
-    codes = [after.code(number) for number in range(len(after.parts))]
-    often = Counter(row[n] for row, kept in zip(flow.said, flow.kept, strict=True) for n in kept)
-    moving = set[int]()
-    reads: list[set[int]] = []
-    for number, code in enumerate(codes):
-        known, stays = set(declared_units(after, number)), set(flow.stays[number])
-        reads.append(set())
-        for n, i in enumerate(code):
-            read = {k for o in i.operands if o.reads for k in after.keys(o, i)}
-            moving |= read - known
-            if i.opcode == "COPY" and len(flow.ahead[number]) > 1:
-                moving |= read
-            written = after.operand_keys(i).defined
-            if n not in stays or often[flow.said[number][n]] > 1:
-                moving.update(written)
-            known.update(written)
-            reads[-1] |= read
-    merged: list[set[int]] = [set() for _ in codes]
-    for blocks in (*flow.before, {b for b, places in enumerate(flow.ahead) if not places}):
-        for b in blocks:
-            merged[b] |= reads[b].intersection(set[int]().union(*(reads[other] for other in blocks - {b})))
-    return frozenset(moving), [frozenset(units) for units in merged]
 
 
 def copied_blocks(after: Lanes) -> Copied:

@@ -64,7 +64,12 @@ def test_a_text_against_itself_is_proved_or_not_followed(case: Case) -> None:
         assert judgement.verdict == "proved", judgement.messages
 
 
-WITH_ASSEMBLY = [pytest.param(c, id=c.name) for c in ALL if "attdialect" in c.before.read_text()]
+WITH_ASSEMBLY = [
+    pytest.param(c, id=c.name)
+    for c in ALL
+    # LLVM 22, which is asked for long branches, does not read the other's words.
+    if "attdialect" in c.before.read_text() and "_near_branch_" not in c.name
+]
 
 
 @pytest.mark.parametrize("case", WITH_ASSEMBLY)

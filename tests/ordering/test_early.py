@@ -11,8 +11,7 @@ from checker_support import needs_both
 from msgspec.structs import replace
 from support import REPOSITORY
 
-from smt_verifier.certificate.reordered import order_answers
-from smt_verifier.certificate.verdict import Answer
+from smt_verifier.certificate.verdict import Answer, order_answers
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.printer import print_mir

@@ -12,7 +12,7 @@ from checker_support import needs_both
 from support import REPOSITORY, cpu_of, kernel_paths, run_llc
 
 from smt_verifier.certificate import second
-from smt_verifier.certificate.reordered import order_answers
+from smt_verifier.certificate.verdict import order_answers
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir

@@ -21,6 +21,7 @@ from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.inputs import Input, load_input, named_processors
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.long_branches import near_branches, near_branches_on
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
 
@@ -117,7 +118,7 @@ def audit_llvm(
     """
     staged = open_kernel(data, path, settings)
     compiler, kernel = staged.compiler, staged.kernel
-    judge = Judge(target(kernel.cpu), limits, record)
+    judge = Judge(target(kernel.cpu), limits, record, compiler)
     judge.notes += staged.notes
     pairs: list[AuditedPair] = []
     plain = regalloc == "greedy" and staged.ir
@@ -210,9 +211,12 @@ def _phase_by_phase(staged: StagedKernel, regalloc: RegAlloc, notes: list[str]) 
 
 
 class Judge:
-    """Audits pairs for one target with the same limits."""
+    """Audits pairs for one target with the same limits; asks ``compiler``, else the LLVM at hand, for long branches."""
 
-    def __init__(self, for_target: Target, limits: SolverLimits, record: Record) -> None:
+    def __init__(
+        self, for_target: Target, limits: SolverLimits, record: Record, compiler: StagedCompiler | None = None
+    ) -> None:
+        self._compiler = compiler
         self._target = for_target
         self._limits = limits
         self._record = record
@@ -231,6 +235,8 @@ class Judge:
             self.notes += unfinished(after, sides.after.path)
         start = self._cpu_seconds()
         solver = self._record(sides.phase, self._solver)
+        text, compiler = sides.after.text, self._compiler
+        is_near = near_branches(text, lambda: compiler) if compiler else near_branches_on(text, self._target.name)
         report = audit(
             before,
             after,
@@ -238,6 +244,7 @@ class Judge:
             timeout_s=self._limits.seconds,
             solver=solver,
             saved_later=sides.phase == "sgpr",
+            near_branches=is_near,
             third=self._limits.third,
         )
         return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)

@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
+from smt_verifier.certificate.verdict import order_answers
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.model import MirFile

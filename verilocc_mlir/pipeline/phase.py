@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -40,6 +40,7 @@ from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.long_branches import near_branches
 from verilocc_mlir.toolchain.staged import LlvmPhase
 
 if TYPE_CHECKING:
@@ -214,12 +215,13 @@ class PhaseRunner(Struct):
             if names is None or llvm_function.name in names
         ]
         functions = [function for function, _ in pairs]
+        is_near = near_branches(after, lambda: self.work.compiler)
         for function, llvm_function in pairs:
             if self.work.allocators:
                 function.attempts.append(Attempt(self.work.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
             function.chosen = function.llvm = llvm_function
-            self._audit(file, function, phase, llvm_function)
+            self._audit(file, function, phase, llvm_function, is_near)
             self.work.events.tell(*function.events.told)
         records = self._records(Draft(before, phase, file, functions, after, is_ours=False))
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions}, records)
@@ -308,9 +310,11 @@ class PhaseRunner(Struct):
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            self._audit(file, function, phase, printed)
+            self._audit(file, function, phase, printed, near_branches(after, lambda: self.work.compiler))
 
-    def _audit(self, file: MirFile, function: Function, phase: Phase, after: MachineFunction) -> None:
+    def _audit(
+        self, file: MirFile, function: Function, phase: Phase, after: MachineFunction, is_near: Callable[[str], bool]
+    ) -> None:
         function.audit = audit_within(
             self.work.settings.solver_seconds,
             file,
@@ -320,6 +324,7 @@ class PhaseRunner(Struct):
             function.events,
             function.solver,
             saved_later=phase == "sgpr",
+            is_near=is_near,
         )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
@@ -342,11 +347,19 @@ def audit_within(
     solver: Solver | None = None,
     *,
     saved_later: bool = False,
+    is_near: Callable[[str], bool],
 ) -> FunctionAudit:
-    """The audit of one function of ``file``; ``events`` are told of its time."""
+    """The audit of one function of ``file``; ``events`` are told of its time. ``is_near``: see ``near_branches``."""
     with events.measure("audit"):
         return audit_function(
-            file, before, after, target, timeout_s=solver_seconds, solver=solver, saved_later=saved_later
+            file,
+            before,
+            after,
+            target,
+            timeout_s=solver_seconds,
+            solver=solver,
+            saved_later=saved_later,
+            near_branches=is_near,
         )
 
 

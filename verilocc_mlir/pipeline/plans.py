@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from smt_verifier.certificate.reordered import order_answers
 from smt_verifier.certificate.second import second_program
+from smt_verifier.certificate.verdict import order_answers
 from verilocc_mlir.budget import check_seconds
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.together import Reference

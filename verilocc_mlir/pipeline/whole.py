@@ -25,6 +25,7 @@ from verilocc_mlir.pipeline.opened import Work
 from verilocc_mlir.pipeline.phase import Draft, Shared, audit_within, moves_of
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, Attempt, CheckFinding, CheckResult, Moves, PhaseReport
+from verilocc_mlir.toolchain.long_branches import near_branches
 
 Reports = Mapping[str, Sequence[PhaseReport]]
 """The phases of each function, by name."""
@@ -131,6 +132,7 @@ class WholeAudit(Struct):
         with work.events.measure("parse"):
             file = self.shared.parsed(before, work.path)
             allocated = self._parsed_after(after)
+        is_near = near_branches(after, lambda: work.compiler)
         partners = {function.name: function for function in allocated.functions}
         audits: Audits = {}
         for function in file.functions:
@@ -140,7 +142,8 @@ class WholeAudit(Struct):
             if key not in self.known:
                 events = Events()
                 partner = partners[function.name]
-                audit = audit_within(work.settings.solver_seconds, file, function, partner, work.target, events)
+                seconds = work.settings.solver_seconds
+                audit = audit_within(seconds, file, function, partner, work.target, events, is_near=is_near)
                 work.events.tell(*events.told)
                 self.known[key] = audit, events.seconds["audit"]
             audits[function.name] = self.known[key]

@@ -28,7 +28,9 @@ def _lines(run: AuditRun) -> Iterator[str]:
             yield f"{pair.name(function)}: {verdict(function)}, {function.obligations} obligations{counts(function)}"
             if function.checkers:
                 names = " and ".join(function.checkers)
-                yield f"  certificate: accepted by {names}, {function.operands} operands compared"
+                options = "".join(f" --{name}" for name in function.premises)
+                told = f", told{options}" if options else ""
+                yield f"  certificate: accepted by {names}, {function.operands} operands compared{told}"
                 if function.outcome is Outcome.PROVED and function.goals.total:
                     yield "  search with Z3: proved too"
             elif function.outcome is Outcome.PROVED:

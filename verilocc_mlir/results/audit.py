@@ -201,6 +201,9 @@ class AuditedFunctionForm(Form):
     moves: MoveCountsForm
     checkers: Annotated[list[str], about("that accepted a certificate: python, rust")]
     operands: Annotated[int, about("of the text after allocation, compared by each of them", minimum=0)]
+    premises: Annotated[
+        list[str], about("told to each: saved-later, a scalar phase; near-branches, LLVM was seen to make no long one")
+    ]
     findings: list[FindingForm]
 
 

@@ -25,6 +25,7 @@ from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.long_branches import near_branches_on
 
 _OUTCOMES = {number: outcome for outcome, number in wire.OUTCOMES.items()}
 
@@ -87,7 +88,8 @@ def judge(question: Question, answer: allocation.AllocateResponse | RemoteError)
         return _without(question, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(reason)}")
     if after.preamble != question.file.preamble or [f.name for f in after.functions] != names:
         return _without(question, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
-    report = audit(question.file, after, question.machine, timeout_s=DEFAULT_SOLVER_SECONDS)
+    is_near = near_branches_on(text, question.machine.name)
+    report = audit(question.file, after, question.machine, timeout_s=DEFAULT_SOLVER_SECONDS, near_branches=is_near)
     functions = tuple(
         _function(question, *each)
         for each in zip(question.file.functions, after.functions, answer.functions, report.functions, strict=True)

@@ -55,6 +55,7 @@ from verilocc_mlir.service.status import JSON, ServiceError, duration, malformed
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
+from verilocc_mlir.toolchain.long_branches import near_branches_on
 from verilocc_mlir.version import __version__
 
 MAX_ATTEMPTS = 32
@@ -259,10 +260,11 @@ class _Allocation:
             with self.events.measure("parse"):
                 again = parse_mir(text, f"{name} after {phase}")
             refuted = False
+            is_near = near_branches_on(text, machine.name, self.deadline.remaining)
             for after in again.functions:
                 state = states.get(after.name)
                 if state is not None and state.rewritten is not None and state.audit is None:
-                    refuted |= not self._audit(state, file, after, machine)
+                    refuted |= not self._audit(state, file, after, machine, is_near)
             if refuted:
                 text = ""
                 for state in states.values():
@@ -286,10 +288,23 @@ class _Allocation:
         last = proposed[-1] if proposed else None
         return _Function(function, attempts, attempted.problem, last, attempted.function, attempted.spills)
 
-    def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
+    def _audit(
+        self,
+        one: _Function,
+        file: MirFile,
+        after: MachineFunction,
+        machine: Target,
+        is_near: Callable[[str], bool],
+    ) -> bool:
         with self.events.measure("audit"):
             one.audit = audit_function(
-                file, one.before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver
+                file,
+                one.before,
+                after,
+                machine,
+                timeout_s=DEFAULT_SOLVER_SECONDS,
+                solver=self.solver,
+                near_branches=is_near,
             )
         last = one.attempts[-1]
         last.audit.CopyFrom(_verdict_of_audit(one.audit, self._asked()))
@@ -402,7 +417,8 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
         raise malformed(f"{names[1]} is for {', '.join(other_processors)}, {names[0]} for {machine.name}")
     after = parse_mir(after_text, names[1])
     solver = PatientSolver(deadline, RecordingSolver(default_solver()))
-    report = audit(before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=solver)
+    is_near = near_branches_on(after_text, machine.name, deadline.remaining)
+    report = audit(before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=solver, near_branches=is_near)
     answers = solver.take() if request.return_obligations else []
     return auditing.AuditResponse(
         outcome=wire.OUTCOMES[report.outcome],

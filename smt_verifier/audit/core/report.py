@@ -207,6 +207,7 @@ class FunctionAudit(Struct, frozen=True):
         checkers: names of the checkers that accepted a certificate of the function.
         operands: of the text after allocation, that each of them compared.
         certificate: the certificate, or ``""``.
+        premises: what the checkers were told of LLVM behind the phase, by the names of their options.
     """
 
     function: str
@@ -218,6 +219,7 @@ class FunctionAudit(Struct, frozen=True):
     checkers: tuple[str, ...] = ()
     operands: int = 0
     certificate: str = ""
+    premises: tuple[str, ...] = ()
 
     @property
     def rule_checks(self) -> int:

@@ -16,6 +16,7 @@ mod program;
 
 use verilocc_check::audit::with_context;
 use verilocc_check::check::texts;
+use verilocc_check::context::Premises;
 use verilocc_check::model::{Done, File};
 
 pub use judged::Judged;
@@ -25,8 +26,8 @@ pub use judged::Judged;
 ///
 /// # Errors
 /// There is none, or [`verilocc_check::audit::USAGE`] for an unknown processor or function.
-pub fn certify(files: [File; 2], cpu: &str, function: Option<&str>, saved_later: bool) -> Done<Judged> {
-    with_context(files, cpu, function, saved_later, |context| {
+pub fn certify(files: [File; 2], cpu: &str, function: Option<&str>, premises: Premises) -> Done<Judged> {
+    with_context(files, cpu, function, premises, |context| {
         let (mut own, texts) = (context.clone(), texts(context)?);
         produce::certify(&mut own, &texts, |text| Judged::of(context, &texts, text))
     })

@@ -1,4 +1,4 @@
-//! `verilocc-certify BEFORE AFTER OUT --mcpu=CPU [--function=NAME] [--saved-later]`.
+//! `verilocc-certify BEFORE AFTER OUT --mcpu=CPU [--function=NAME] [--saved-later] [--near-branches]`.
 #![forbid(unsafe_code)]
 
 use std::panic::catch_unwind;
@@ -11,7 +11,7 @@ use verilocc_check::text;
 
 const SELF: Program = Program {
     name: "verilocc-certify",
-    usage: "use: verilocc-certify BEFORE AFTER OUT --mcpu=CPU [--function=NAME] [--saved-later]",
+    usage: "use: verilocc-certify BEFORE AFTER OUT --mcpu=CPU [--function=NAME] [--saved-later] [--near-branches]",
 };
 
 fn main() -> ExitCode {
@@ -19,14 +19,14 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, ExitCode> {
-    let given = SELF.arguments(&["--saved-later"])?;
+    let given = SELF.arguments(&["--saved-later", "--near-branches"])?;
     let ([before, after, out], Some(cpu)) = (given.files.as_slice(), &given.cpu) else {
         return Err(SELF.fail(SELF.usage));
     };
     let [before, after] = &SELF.read([before, after])?;
     std::panic::set_hook(Box::new(|_| {}));
     let made = catch_unwind(|| -> Done<Judged> {
-        certify([text::read(before)?, text::read(after)?], cpu, given.function.as_deref(), given.has("--saved-later"))
+        certify([text::read(before)?, text::read(after)?], cpu, given.function.as_deref(), given.premises())
     });
     let made = made.unwrap_or_else(|_| Err(Refused::new("certificate", "the search ended unforeseen", "")));
     if let Ok(judged) = &made {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::check::Texts;
-use crate::context::{is_coarse, resolve, Context};
+use crate::context::{is_coarse, resolve, Context, Premises};
 use crate::header::Objects;
 use crate::model::{need, Done, File, Function, Instruction, Kind, Refused};
 use crate::tables::tables;
@@ -12,16 +12,14 @@ use crate::{certificate, check, header, joined, limits, module, text, wellformed
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
 
-/// Check that `after` is right for `before`, as the certificate says. How many operands were compared. `saved_later`:
-/// LLVM
-/// saves what a callee must restore behind the phase (spec 12.3, 9.1).
+/// Check that `after` is right for `before`, as the certificate says. How many operands were compared.
 ///
 /// # Errors
 /// The rule that does not hold, or [`USAGE`] for an unknown processor or function.
 pub fn audit_phase(
-    before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, saved_later: bool,
+    before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>, premises: Premises,
 ) -> Done<usize> {
-    with_context([text::read(before)?, text::read(after)?], cpu, function, saved_later, |context| {
+    with_context([text::read(before)?, text::read(after)?], cpu, function, premises, |context| {
         judge(context, certificate, None)
     })
 }
@@ -45,7 +43,7 @@ pub fn judge(context: &mut Context<'_>, certificate: &str, texts: Option<&Texts>
 /// # Errors
 /// As [`audit_phase`].
 pub fn with_context<T>(
-    [mut p, mut q]: [File; 2], cpu: &str, function: Option<&str>, saved_later: bool,
+    [mut p, mut q]: [File; 2], cpu: &str, function: Option<&str>, premises: Premises,
     then: impl FnOnce(&mut Context<'_>) -> Done<T>,
 ) -> Done<T> {
     let processor = need!(tables().processor(cpu), USAGE, "", "unknown processor `{cpu}`");
@@ -77,7 +75,7 @@ pub fn with_context<T>(
     context.preserved = preserved;
     context.convention = convention;
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
-    context.saved_later = saved_later;
+    context.premises = premises;
     context.is_obscure = is_obscure;
     then(&mut context)
 }
@@ -87,7 +85,7 @@ pub fn with_context<T>(
 /// # Errors
 /// As [`audit_phase`].
 pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>) -> Done<usize> {
-    audit_phase(before, after, certificate, cpu, function, false)
+    audit_phase(before, after, certificate, cpu, function, Premises::default())
 }
 
 /// Units that calls of a function in this file say it preserves, by register masks that are written out: calls that name

@@ -121,7 +121,10 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     let live = entry::live_virtual(context);
     let mut left = joined::check(context, context.after)?;
     nothing_taken(context)?;
-    nothing_moved(context, &propagated.texts, &named)?;
+    nothing_moved(context, &named)?;
+    if !context.premises.near_branches {
+        branches_have_scalars(context, &named[0])?;
+    }
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
     let address = tables().register("sgpr30_sgpr31").map(|r| &r.units);
@@ -417,7 +420,7 @@ fn nothing_taken(context: &Context<'_>) -> Done {
 fn restored_before_read(context: &Context<'_>) -> Done {
     let q = context.after;
     let restores = |lane: &Lane| {
-        lane.of == Of::Unit && context.preserved.contains(&lane.a) && (context.saved_later || lane.vector)
+        lane.of == Of::Unit && context.preserved.contains(&lane.a) && (context.premises.saved_later || lane.vector)
     };
     let restored: Set<Lane> = q.instructions().flat_map(|i| i.lanes(Operand::is_def)).filter(restores).collect();
     let returns = |block: &&Block| block.instructions.last().is_some_and(|last| last.has("returns"));
@@ -511,7 +514,9 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     let near = q.stack.values().chain(q.fixed_stack.values()).map(bytes).sum::<u64>() < 1024;
     // Spill code that asks for no SGPR, or whose VGPR LLVM gives back; scalars go to lanes behind their phase.
     let quiet = |i: &Instruction| {
-        i.spill().is_some_and(|(kind, ..)| near || kind.starts_with(['V', 'A']) || context.saved_later && kind == "S")
+        i.spill().is_some_and(|(kind, ..)| {
+            near || kind.starts_with(['V', 'A']) || context.premises.saved_later && kind == "S"
+        })
     };
     let ahead: Vec<BTreeSet<usize>> = q.blocks.iter().map(|b| b.successors.iter().copied().collect()).collect();
     let loops = behind::loops(&ahead);
@@ -564,71 +569,68 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
     Ok(())
 }
 
-/// Whether Q, without virtual registers, may be more code than a branch reaches, for which LLVM then takes a pair of SGPRs, or saves one
-/// over the slots (SIInstrInfo::insertIndirectBranch): 128 KB, of which waits and the like have a part (spec 13.4). `saved`: how many
-/// registers LLVM may save where the function begins, and restore where it ends.
-fn may_branch_far(context: &Context<'_>, texts: &[&Function], saved: usize) -> bool {
+/// Of a Q without virtual registers, in which LLVM keeps no pair of SGPRs for long branches, four pairs that it may use are named
+/// nowhere, or no branch is long: else LLVM may save a pair over the slots (SIInstrInfo::insertIndirectBranch; spec 13.4).
+fn branches_have_scalars(context: &Context<'_>, named: &Set<u32>) -> Done {
     let q = context.after;
-    // LLVM makes an instruction or two of each lane that is moved.
+    let parts = q.blocks.iter().any(|block| !block.successors.is_empty());
+    let units = |key| registers_in(q, key).iter().flat_map(|name| units_of(name)).collect::<Set<u32>>();
+    if context.has_virtual || !parts || !units("longBranchReservedReg").is_empty() {
+        return Ok(());
+    }
+    let kept = units("sgprForEXECCopy");
+    let usable = |unit: &u32| {
+        let is_taken = named.contains(unit) || context.preserved.contains(unit) || kept.contains(unit);
+        context.limits.allocatable.contains(unit) && !is_taken
+    };
+    let unnamed = pairs().filter(|pair| pair.units.iter().all(usable)).count();
+    ensure!(
+        unnamed >= 4 || !may_branch_far(context),
+        "far-branch",
+        "",
+        "LLVM may make a long branch, and too few SGPRs are named nowhere: it may save some over slots"
+    );
+    Ok(())
+}
+
+/// Whether Q may be more than 100,000 bytes of the 128 KB that a branch reaches: waits and the like have a part.
+fn may_branch_far(context: &Context<'_>) -> bool {
+    let q = context.after;
+    // LLVM makes an instruction or two of each lane that is moved, and TailDuplicator may copy a COPY into each block.
     let lanes = |i: &Instruction| 12 * i.operands.iter().map(|o| o.lanes.len()).sum::<usize>();
     let code = q.instructions().map(|i| {
         let words = i.operands.iter().filter(|o| o.kind == Kind::AsmString).map(|o| 20 * o.text.len());
-        64 + words.sum::<usize>() + if i.has("copy") || i.spill().is_some() { lanes(i) } else { 0 }
+        let own = if i.has("copy") || i.spill().is_some() { lanes(i) } else { 0 };
+        let copied = if i.name == "COPY" { lanes(i) * q.blocks.len() } else { 0 };
+        64 + words.sum::<usize>() + own + copied
     });
-    let ends = q.blocks.iter().filter(|block| block.successors.is_empty() && !block.instructions.is_empty()).count();
-    let size = code.sum::<usize>() + 24 * saved * (1 + ends);
-    let has_assembly = q.operands().any(|o| o.kind == Kind::AsmString);
-    // TailDuplicator may make others of COPYs in small blocks, one in each block.
-    let most = q.instructions().filter(|i| i.name == "COPY").map(lanes).sum::<usize>() * q.blocks.len();
-    let copied = |text: &&Function| {
-        let near =
-            joined::near_blocks(text).into_iter().zip(&text.blocks).filter(|((blocks, _), _)| !blocks.is_empty());
-        let code = near.flat_map(|((_, stop), block)| &block.instructions[..stop]);
-        code.filter(|i| i.name == "COPY").map(lanes).sum::<usize>() * q.blocks.len()
-    };
-    let is_far = || {
-        info(q, "isWholeWaveFunction") == "true"
-            || size > 100_000
-            || has_assembly && context.is_obscure
-            || q.blocks.iter().any(|block| block.attributes.contains("align "))
-            || size + most > 100_000 && texts.iter().any(|text| size + copied(text) > 100_000)
-    };
-    !context.has_virtual && is_far()
+    // Whether it begins or ends, LLVM saves or restores there.
+    let ends =
+        1 + q.blocks.iter().filter(|block| block.successors.is_empty() && !block.instructions.is_empty()).count();
+    let vectors = ["wwmReservedRegs", "spillPhysVGPRs"].map(|key| registers_in(q, key));
+    let listed = vectors.iter().flatten().flat_map(|name| units_of(name));
+    let is_called = info(q, "isEntryFunction") != "true";
+    let saved: Set<u32> =
+        listed.chain(context.preserved.iter().copied()).map(|unit| unit / 2).filter(|_| is_called).collect();
+    info(q, "isWholeWaveFunction") == "true"
+        || code.sum::<usize>() + 24 * saved.len() * ends > 100_000
+        || context.is_obscure && q.operands().any(|o| o.kind == Kind::AsmString)
+        || q.blocks.iter().any(|block| block.attributes.contains("align "))
 }
 
-/// Behind each block of a text, and wherever LLVM may part one, enough of these pairs of SGPRs are free for a long branch. The scratch
-/// descriptor of an entry function takes four that nothing names.
-fn far_branches_have_scalars(context: &Context<'_>, text: &Function, pairs: &[&Register]) -> Done {
-    let (moving, merged) = joined::lengthened(context, text);
-    let (named, is_entry) = (text.units(), info(context.after, "isEntryFunction") == "true");
-    let is_unnamed = |pair: &&&Register| pair.units.iter().all(|unit| !named.contains(unit));
-    let unnamed: Set<u32> = pairs.iter().filter(is_unnamed).map(|pair| pair.units[0] / 4).collect();
-    for (block, ends) in text.blocks.iter().zip(&merged) {
-        let declared = block.successors.iter().flat_map(|to| &text.blocks[*to].liveins);
-        let mut live: Set<u32> = declared.flat_map(|(register, _)| register.units.iter().copied()).collect();
-        live.extend(ends);
-        let free = |pair: &&&Register| pair.units.iter().all(|unit| !live.contains(unit) && !moving.contains(unit));
-        let is_alone = |pair: &&&Register| {
-            let number = pair.units[0] / 4;
-            is_entry && unnamed.contains(&number) && !unnamed.contains(&(number ^ 1))
-        };
-        let mut free = pairs.iter().filter(free);
-        let is_free = free.clone().count() >= 3 || free.any(|pair| is_alone(&pair));
-        let has_branch = !block.successors.is_empty() || !ends.is_empty();
-        ensure!(
-            is_free || !has_branch,
-            "not-followed",
-            block.line,
-            "too few pairs of SGPRs are free for a long branch"
-        );
-    }
-    Ok(())
+fn units_of(name: &str) -> Vec<u32> {
+    tables().register(name).map(|register| register.units.clone()).unwrap_or_default()
+}
+
+/// Even pairs of SGPRs, the lowest first.
+fn pairs() -> impl Iterator<Item = &'static Register> {
+    (0..106).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)))
 }
 
 /// LLVM moves what it reserved to lower registers that nothing names (spec 13.4): a vector register of whole-wave code,
 /// wherever an operand or a live-in is that very register; the pair of a called function's long branches, which is not
 /// saved then.
-fn nothing_moved(context: &Context<'_>, propagated: &[Function], named: &[Set<u32>]) -> Done {
+fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
     let q = context.after;
     let registers = |key| registers_in(q, key).into_iter().filter_map(|name| tables().register(&name));
     let listed: Vec<_> = registers("wwmReservedRegs").chain(registers("spillPhysVGPRs")).collect();
@@ -643,25 +645,10 @@ fn nothing_moved(context: &Context<'_>, propagated: &[Function], named: &[Set<u3
         }
     }
     let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
-    let texts: Vec<&Function> = std::iter::once(q).chain(propagated).collect();
-    let restored = listed.iter().flat_map(|register| &register.units).chain(&context.preserved);
-    let restored: Set<u32> = restored.map(|unit| unit / 2).filter(|_| info(q, "isEntryFunction") != "true").collect();
-    if of_branches.is_none() && may_branch_far(context, &texts, restored.len()) {
-        let kept: Set<u32> = registers("sgprForEXECCopy").flat_map(|register| register.units.iter().copied()).collect();
-        let usable = |unit: &u32| {
-            context.limits.allocatable.contains(unit) && !context.preserved.contains(unit) && !kept.contains(unit)
-        };
-        let pairs = (0..106).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
-        let pairs: Vec<_> = pairs.filter(|pair| pair.units.iter().all(usable)).collect();
-        for text in texts {
-            far_branches_have_scalars(context, text, &pairs)?;
-        }
-    }
     let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
     for named in named {
-        let pairs = (0..106).step_by(2).filter_map(|n| tables().register(&format!("sgpr{n}_sgpr{}", n + 1)));
         let free = |unit: &u32| context.limits.allocatable.contains(unit) && !named.contains(unit);
-        let mut lowest = pairs.map(|pair| &pair.units).filter(|units| units.iter().all(free));
+        let mut lowest = pairs().map(|pair| &pair.units).filter(|units| units.iter().all(free));
         let saved =
             |units: &&Vec<u32>| units[0] < of_branches && units.iter().any(|u| context.limits.saved.contains(u));
         let is_lost = lowest.next().is_some_and(|units| saved(&units));
@@ -894,7 +881,7 @@ impl<'a> Walk<'a> {
 
     /// Nothing is left to allocate, and LLVM saves nothing behind the phase.
     fn is_last(&self) -> bool {
-        !self.context.has_virtual && !self.context.saved_later
+        !self.context.has_virtual && !self.context.premises.saved_later
     }
 
     /// Spec 5.1.

@@ -13,6 +13,15 @@ use crate::limits::Limits;
 use crate::model::*;
 use crate::tables::{tables, Processor, Register};
 
+/// What whoever asks knows of what LLVM does behind the phase.
+#[derive(Clone, Copy, Default)]
+pub struct Premises {
+    /// It saves scalars, and restores them, which a callee must preserve (spec 12.3, 9.1).
+    pub saved_later: bool,
+    /// It makes no long branch: so it was measured (spec 13.4).
+    pub near_branches: bool,
+}
+
 /// Everything that does not change while the blocks are checked. Objects have P's numbers (spec 13.3).
 #[derive(Clone)]
 pub struct Context<'a> {
@@ -47,8 +56,7 @@ pub struct Context<'a> {
     pub keeps_frame_pointer: bool,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
-    /// LLVM saves scalars behind the phase (`--saved-later`, spec 12.3).
-    pub saved_later: bool,
+    pub premises: Premises,
     /// Assembly may be other than its text shows (spec 5.4).
     pub is_obscure: bool,
     pub has_virtual: bool,
@@ -201,7 +209,7 @@ impl<'a> Context<'a> {
             convention: String::new(),
             keeps_frame_pointer: false,
             reserved_after: reserved.collect(),
-            saved_later: false,
+            premises: Premises::default(),
             is_obscure: false,
             has_virtual: after.has_virtual(),
             frame_units: frame_units([before, after]),

@@ -569,46 +569,6 @@ pub fn near_blocks(after: &Function) -> Vec<(Vec<usize>, usize)> {
     near.map(|near| (near.blocks.into_iter().map(|(block, _)| block).collect(), near.stop)).collect()
 }
 
-/// Registers that may be live behind a block although no successor declares them: LLVM moves up what defines them or deletes it for
-/// an equal one, sinks a COPY of them, or something reads them that nobody has declared or written in its block. And, of each
-/// block, those that it reads and another one that leads to the same block, or to none: their ends may be made one.
-pub fn lengthened(context: &Context<'_>, after: &Function) -> (Set<u32>, Vec<Set<u32>>) {
-    let flow = Flow::of(after);
-    let units = |i: &Instruction, chosen: fn(&Operand) -> bool| -> Vec<u32> {
-        i.lanes(chosen).into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a).collect()
-    };
-    let mut times: BTreeMap<usize, usize> = BTreeMap::new();
-    for (forms, counted) in flow.forms.iter().zip(&flow.counted) {
-        counted.iter().for_each(|at| *times.entry(forms[*at]).or_default() += 1);
-    }
-    let mut moving = Set::default();
-    for (number, block) in after.blocks.iter().enumerate() {
-        let mut known = live_ins(context, block);
-        for (at, i) in block.instructions.iter().enumerate() {
-            let read = units(i, Operand::reads);
-            let sinks = i.name == "COPY" && flow.ahead[number].len() > 1;
-            moving.extend(read.into_iter().filter(|unit| sinks || !known.contains(unit)));
-            let stays = flow.kept[number].contains(&at);
-            let once = times.get(&flow.forms[number][at]).is_none_or(|times| *times < 2);
-            let written = units(i, Operand::is_def);
-            moving.extend(written.iter().copied().filter(|_| !(stays && once)));
-            known.extend(written);
-        }
-    }
-    let read = |block: &Block| block.instructions.iter().flat_map(|i| units(i, Operand::reads)).collect();
-    let read: Vec<Set<u32>> = after.blocks.iter().map(read).collect();
-    let mut ends: Vec<Set<u32>> = vec![Set::default(); read.len()];
-    let exits: BTreeSet<usize> = (0..read.len()).filter(|number| flow.ahead[*number].is_empty()).collect();
-    for blocks in flow.before.iter().chain([&exits]) {
-        for (one, other) in blocks.iter().flat_map(|one| blocks.iter().map(move |other| (*one, *other))) {
-            if one != other {
-                ends[one].extend(read[one].iter().copied().filter(|unit| read[other].contains(unit)));
-            }
-        }
-    }
-    (moving, ends)
-}
-
 /// No moves that LLVM may exchange, or find in what it brings together, over a write of EXEC.
 ///
 /// # Errors

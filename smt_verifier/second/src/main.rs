@@ -1,4 +1,4 @@
-//! `verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later | --order]`.
+//! `verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later] [--near-branches] | [--order]`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use verilocc_check::program::Program;
 
 const SELF: Program = Program {
     name: "verilocc-check",
-    usage: "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later | --order]",
+    usage: "use: verilocc-check BEFORE AFTER CERTIFICATE --mcpu=CPU [--function=NAME] [--saved-later] [--near-branches] | [--order]",
 };
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, ExitCode> {
-    let given = SELF.arguments(&["--saved-later", "--order"])?;
+    let given = SELF.arguments(&["--saved-later", "--near-branches", "--order"])?;
     let ([before, after, certificate], Some(cpu)) = (given.files.as_slice(), &given.cpu) else {
         return Err(SELF.fail(SELF.usage));
     };
@@ -27,7 +27,7 @@ fn run() -> Result<ExitCode, ExitCode> {
         order::check(before, after, certificate, cpu, function)
             .map(|moved| format!("{moved} instructions in another place"))
     } else {
-        audit_phase(before, after, certificate, cpu, function, given.has("--saved-later"))
+        audit_phase(before, after, certificate, cpu, function, given.premises())
             .map(|compared| format!("{compared} operands compared"))
     }))
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::audit::USAGE;
+use crate::context::Premises;
 use crate::model::Done;
 
 const REFUSED: u8 = 1;
@@ -26,6 +27,11 @@ pub struct Arguments {
 impl Arguments {
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|own| own == flag)
+    }
+
+    /// `--saved-later` and `--near-branches`.
+    pub fn premises(&self) -> Premises {
+        Premises { saved_later: self.has("--saved-later"), near_branches: self.has("--near-branches") }
     }
 }
 

@@ -5,9 +5,10 @@ mod texts;
 
 use texts::{block, certificate, text};
 use verilocc_check::audit::audit_phase;
+use verilocc_check::context::Premises;
 
 fn judged(before: &str, after: &str, certificate: &str, saved_later: bool) -> String {
-    match audit_phase(before, after, certificate, "gfx942", None, saved_later) {
+    match audit_phase(before, after, certificate, "gfx942", None, Premises { saved_later, ..Premises::default() }) {
         Ok(_) => String::new(),
         Err(error) => {
             println!("{error}");

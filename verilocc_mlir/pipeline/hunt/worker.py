@@ -56,7 +56,7 @@ class Attempt:
             data, case.path, replace(settings, cpu=case.cpu), verify=settings.verify is True,
             llc_options=case.variant.options,
         )  # fmt: skip
-        self.judge = Judge(target(self.kernel.cpu), SolverLimits(settings.solver_seconds), as_it_is)
+        self.judge = Judge(target(self.kernel.cpu), SolverLimits(settings.solver_seconds), as_it_is, self.compiler)
         self.text = with_attributes(self.kernel.text, case.variant.attributes)
 
     def with_variant(self, variant: Variant) -> StagedCompiler:

@@ -1,0 +1,93 @@
+"""Branches over more code than they reach: LLVM takes a pair of SGPRs for one (specification 13.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from case_support import CASES
+from checker_support import needs_both
+
+from smt_verifier.audit import AuditReport, audit
+from smt_verifier.certificate.second import second_checker
+from smt_verifier.certificate.verdict import certify_texts
+from smt_verifier.checker.check import check
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.long_branches import near_branches_on
+
+CPU = "gfx942"
+STATEMENTS = 16_500
+"""Of assembly, which LLVM takes for 8 bytes each: more than 128 KB."""
+_ASSEMBLY = re.compile(r'(?<=INLINEASM &")[^"]*')
+
+
+def _with(statements: int, name: str) -> tuple[str, str]:
+    """The texts of a case with so many statements of assembly."""
+    before, after = ((CASES / f"{name}.{side}.mir").read_text() for side in ("before", "after"))
+    code = "s_nop 0\\\\0A" * statements
+    return _ASSEMBLY.sub(code, before), _ASSEMBLY.sub(code, after)
+
+
+def _rules(texts: tuple[str, str]) -> set[str]:
+    return {answer.rule for answer in certify_texts(*texts, "f", CPU).answers}
+
+
+def _audited(texts: tuple[str, str], is_near: Callable[[str], bool] | None) -> AuditReport:
+    before, after = map(parse_mir, texts)
+    return audit(before, after, target(CPU), near_branches=is_near)
+
+
+@needs_both
+def test_no_pair_is_free_for_a_long_branch() -> None:
+    long = _with(STATEMENTS, "memory_long_branch_without_free_scalars")
+    assert _rules(long) == {"far-branch"}
+    assert not near_branches_on(long[1], CPU)("f")
+    report = _audited(long, near_branches_on(long[1], CPU))
+    assert report.outcome is Outcome.UNKNOWN
+    (finding,) = report.functions[0].findings
+    assert finding.rule == "certificate"
+    assert "far-branch" in finding.message
+
+
+@needs_both
+def test_so_little_code_needs_none() -> None:
+    assert _rules(_with(100, "memory_long_branch_without_free_scalars")) == {""}
+
+
+@needs_both
+def test_llvm_is_asked_whether_there_is_one() -> None:
+    """Over code that may be too long by the checkers' count."""
+    texts = _with(1_000, "memory_long_branch_without_free_scalars")
+    asked = list[str]()
+
+    def is_near(name: str) -> bool:
+        asked.append(name)
+        return near_branches_on(texts[1], CPU)(name)
+
+    report = _audited(texts, is_near)
+    (proved,) = report.functions
+    assert (proved.outcome, proved.premises, asked) == (Outcome.PROVED, ("near-branches",), ["f"])
+    assert _audited(texts, None).outcome is Outcome.UNKNOWN
+    with pytest.raises(Refused, match="long branch"):
+        check(*texts, proved.certificate, CPU)
+    assert check(*texts, proved.certificate, CPU, near_branches=True).operands == proved.operands
+    refused = second_checker(*texts, proved.certificate, CPU, "f")
+    assert refused is not None
+    assert refused[2] == "far-branch"
+    accepted = second_checker(*texts, proved.certificate, CPU, "f", near_branches=True)
+    assert accepted is not None
+    assert accepted[:2] == (True, proved.operands)
+
+
+@needs_both
+def test_four_pairs_that_nothing_names_are_enough() -> None:
+    """LLVM may take two for the scratch descriptor, and one for EXEC."""
+    texts = _with(STATEMENTS, "right_long_branch_by_free_scalars")
+    assert _rules(texts) == {""}
+    named = "    dead $sgpr16_sgpr17 = S_MOV_B64 0\n    S_CMP_EQ"
+    before, after = (text.replace("    S_CMP_EQ", named, 1) for text in texts)
+    assert _rules((before, after)) == {"far-branch"}
