@@ -1,7 +1,7 @@
 """The process that solves.
 
-A question has ``kind``, ``seconds`` and what its kind needs. Its answer has ``cpu_s``, what it cost, and ``last``,
-whether memory ran out, after which the process ends.
+A question has ``kind``, ``seconds`` and what its kind needs. Its answer has ``cpu_s``, what it cost, ``peak_kib``, the
+most memory that the process had, and ``last``, whether memory ran out, after which the process ends.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _answer(solver: Z3Solver, question: dict[str, Any], _: bytes) -> tuple[dict[
     except Exception as error:
         reason = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
         result = {"outcome": Outcome.UNKNOWN.value, "reason": reason[:500]}
-    return {**result, "cpu_s": time.process_time() - start, "last": "memory" in str(result["reason"])}, b""
+    cost = {"cpu_s": time.process_time() - start, "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    return {**result, **cost, "last": "memory" in str(result["reason"])}, b""
 
 
 def _check(question: dict[str, Any], solver: Z3Solver) -> dict[str, object]:

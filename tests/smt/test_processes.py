@@ -16,7 +16,7 @@ from smt_support import EASY, EQUAL, HARD, obligation
 from support import HEARING, REPOSITORY, few, long
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver
+from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver, processes
 from smt_verifier.smt.processes import Replayer, WorkerPool
 from verilocc_mlir.crew import worker as pool
 from verilocc_mlir.crew.worker import WorkerFailure
@@ -128,7 +128,7 @@ import json, sys
 length = int(sys.stdin.buffer.readline()); question = json.loads(sys.stdin.buffer.read(length))
 def say(**answer):
     body = json.dumps(answer); sys.stdout.write(f"{len(body)}\\n{body}"); sys.stdout.flush()
-proved = dict(id=question["id"], cpu_s=0.0, last=False, outcome="proved", violated=[], reason="")
+proved = dict(id=question["id"], cpu_s=0.0, peak_kib=0, last=False, outcome="proved", violated=[], reason="")
 """
 
 
@@ -166,6 +166,17 @@ def test_nonsense_is_unknown(solver: ProcessSolver, monkeypatch: pytest.MonkeyPa
 def test_the_liar_of_these_tests_can_tell_the_truth(solver: ProcessSolver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_START", LIAR + "say(**proved); sys.stdin.read()")
     assert answered(solver.check(obligation("false")))
+
+
+def test_a_worker_that_has_taken_much_memory_is_not_kept(
+    solver: ProcessSolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answered(solver.check(EASY))
+    assert solver.pool.pids()
+    monkeypatch.setattr(processes, "_KEPT_KIB", 1 << 10)
+    assert answered(solver.check(EASY))
+    assert not solver.pool.pids()
+    assert answered(solver.check(EASY))
 
 
 def test_no_interpreter_is_unknown(solver: ProcessSolver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,8 @@ class Portfolio(Struct):
         """What is proved and stands best, function by function; None where some function has nothing that is proved."""
         if not self._prices:
             self._fill()
+            # What all that was tried has in common: hundreds of MiB of a large function.
+            self.given.shared.starts.clear()
         while True:
             chosen = {name: self._best(name) for name in self.functions}
             worse = [name for name, best in chosen.items() if best is None or self._shortfalls(name, best)]
