@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ _SECONDS = 120.0
 _ACCEPTED = re.compile(r"accepted: (\d+) (?:operands compared|instructions in another place)\n\Z")
 _REFUSED = re.compile(r"refused: ([a-z-]+): (.*?)(?: \(([^()]*)\))?\n\Z", re.DOTALL)
 _Said = tuple[bool, int, str, str, str]
+_spent = [0.0]
+"""CPU seconds of the programs so far."""
 
 
 @lru_cache(maxsize=1)
@@ -117,6 +120,7 @@ def _ask(
     names = [Path(directory) / str(number) for number in range(len(texts))]
     for name, text in zip(names, texts, strict=True):
         name.write_text(text, encoding="utf-8", newline="")
+    before = _children_cpu_seconds()
     try:
         return subprocess.run(
             [program, *names, *more],
@@ -128,3 +132,15 @@ def _ask(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return error
+    finally:
+        _spent[0] += _children_cpu_seconds() - before
+
+
+def programs_cpu_seconds() -> float:
+    """CPU seconds of all these programs so far; of whatever else this process waited for meanwhile, too."""
+    return _spent[0]
+
+
+def _children_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

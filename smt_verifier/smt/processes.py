@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 DEFAULT_MEMORY_MIB = 4096
 _TITLE = "solver process"
 _QUESTIONS = 3
-_KEPT_KIB = 256 << 10
+_KEPT_MIB = 128
 """What a worker that stays may have taken: behind a large function it keeps hundreds of MiB that nobody needs."""
 _GRACE_S = 5.0
 """What parsing and the pipes may take, on top of the questions' own limits, which the worker keeps itself."""
@@ -81,7 +81,7 @@ class WorkerPool(Crew):
                 try:
                     result = read(answer)
                     cpu_seconds = float(answer["cpu_s"])
-                    worker.last |= int(answer["peak_kib"]) > _KEPT_KIB
+                    worker.last |= int(answer["grown_mib"]) > _KEPT_MIB
                 except (ValueError, KeyError, TypeError) as error:
                     raise WorkerFailure("the solver process answered nonsense") from error
                 with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from smt_verifier.audit import audit
+from smt_verifier.certificate.second import programs_cpu_seconds
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
@@ -250,7 +251,7 @@ class Judge:
         return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)
 
     def _cpu_seconds(self) -> float:
-        return time.process_time() + self._solver.cpu_seconds
+        return time.process_time() + self._solver.cpu_seconds + programs_cpu_seconds()
 
 
 def unfinished(file: MirFile, path: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from smt_verifier.certificate.second import programs_cpu_seconds
 from smt_verifier.smt import default_solver
 
 if TYPE_CHECKING:
@@ -152,4 +153,5 @@ class Events:
 
 
 def cpu_seconds() -> float:
-    return time.process_time() + default_solver().cpu_seconds
+    """CPU seconds of this process, of the solver's and of the checkers' programs so far."""
+    return time.process_time() + default_solver().cpu_seconds + programs_cpu_seconds()
