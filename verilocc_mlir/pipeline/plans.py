@@ -359,12 +359,13 @@ NEARLY = 1.25
 """Times the fewest registers too many, up to which ``balanced`` tries a plan."""
 
 
-def first_plans(given: Planned, *, ordered: bool = False) -> tuple[Plan, ...]:
+def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) -> tuple[Plan, ...]:
     """The plans that are tried in turn, until one comes to something, for an input that LLVM's default compile spills
     vector registers of; the default plan is the last.
 
     Args:
         ordered: its text in an order of our own comes first, where there are enough registers at every point so.
+        less: only plans that are less short of registers, by ``LESS``; else those, too, that are as short.
 
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
@@ -377,19 +378,21 @@ def first_plans(given: Planned, *, ordered: bool = False) -> tuple[Plan, ...]:
     whole = given.plans((WHOLE_PHIS,)) if _WIDE_PHI.search(given.ir) else []
     ours = given.plans(plan for plan in ORDERED if plan.of == DEFAULT) if ordered else ()
     fitting = (plan for plan in ours if not any(early.strain for early in given.early(plan)))
-    return (*fitting, *tightest(given.too_many(DEFAULT), others), *whole, DEFAULT)
+    most = given.too_many(DEFAULT) * (LESS if less else 1)
+    return (*fitting, *tightest(most, others), *whole, DEFAULT)
 
 
-def tightest(default: int, others: Mapping[Plan, int]) -> tuple[Plan, ...]:
-    """The plans that are taken before the default one by ``Planned.too_many`` of each, the best first.
+def tightest(most: float, others: Mapping[Plan, int]) -> tuple[Plan, ...]:
+    """The plans of which ``Planned.too_many`` is at most so much, the best first.
 
     With equally many, an exact count while scheduling still leaves less to spill.
     """
-    return tuple(sorted((plan for plan in others if others[plan] <= default), key=lambda plan: others[plan]))
+    return tuple(sorted((plan for plan in others if others[plan] <= most), key=lambda plan: others[plan]))
 
 
 LESS = 0.97
-"""Share of the first plan's strain up to which a text in an order of our own is worth a try."""
+"""Share of the first plan's strain up to which a text in an order of our own is worth a try; and of what the default
+plan's text is short of registers, up to which another plan of a large function is."""
 
 
 def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:

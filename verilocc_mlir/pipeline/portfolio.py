@@ -232,7 +232,7 @@ class Portfolio(Struct):
             if self._llvm_spills:
                 given.most_spilled = {n: ESTIMATED * spill_traffic(cost) for n, cost in self.greedy.items()}
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
-                plans = first_plans(given, ordered=is_quick)
+                plans = first_plans(given, ordered=is_quick, less=is_quick and self._is_large)
                 if is_quick and plans[0].of is None:
                     plans = (*self._ordered_plans(plans[0]), *plans)
         except VeriloccError as error:
