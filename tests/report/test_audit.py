@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from allocation import phases_of_ir, phases_of_kernel
+from case_support import CASES
 from support import REPOSITORY, TEST_DATA
 
 from smt_verifier.artefacts import RecordingSolver
@@ -325,3 +326,12 @@ def test_text_starts_each_finding_with_file_and_line() -> None:
         "k.ll for gfx942, LLVM version 22.1.8, greedy allocation\nk, VGPR: unknown, 3 obligations\n"
     )
     assert "note: a note" in shown
+
+
+def test_the_report_says_what_the_checkers_were_told() -> None:
+    texts = (CASES / f"right_near_branch_over_duplicated_copies.{side}.mir" for side in ("before", "after"))
+    before, after = (Listing(path.name, path.read_text()) for path in texts)
+    run = audit_texts(before, after, "gfx942")
+    assert "compared, told --near-branches\n" in to_text(run)
+    (function,) = json.loads(to_json(run))["pairs"][0]["functions"]
+    assert function["premises"] == ["near-branches"]

@@ -16,6 +16,7 @@ from support import REPOSITORY, long, pre_ra
 pytest.importorskip("grpc", reason="the extra 'service' is not installed")
 
 import grpc
+from case_support import CASES
 from certificate_support import authority
 from service_allocators import DIRECTORY
 from service_support import sgpr, small_mir
@@ -42,6 +43,17 @@ def test_an_audit_says_what_a_later_phase_is_to_allocate(demo_kernels: Path) -> 
     (note,) = answer.notes
     assert "scalar.mir still has" in note
     assert "virtual registers, which a later phase is to allocate" in note
+
+
+def test_an_audit_asks_llvm_for_long_branches() -> None:
+    before, after = (
+        (CASES / f"right_near_branch_over_duplicated_copies.{side}.mir").read_bytes() for side in ("before", "after")
+    )
+    asked = auditing.AuditRequest(before=before, after=after, target="gfx942")
+    answer = auditing.AuditResponse.FromString(jobs.run("Audit", asked.SerializeToString(), 60))
+    (function,) = answer.functions
+    assert answer.outcome == verdict_pb2.OUTCOME_PROVED
+    assert list(function.verdict.premises) == ["near-branches"]
 
 
 @pytest.mark.long

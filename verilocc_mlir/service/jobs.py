@@ -543,6 +543,7 @@ def _verdict_of_audit(audit: FunctionAudit, obligations: Iterable[verdict_pb2.Ob
         obligations=obligations,
         literal_goals=audit.goals.literal,
         decided_goals=audit.goals.decided,
+        premises=audit.premises,
     )
 
 
