@@ -86,6 +86,7 @@ _NOT_SAID = re.compile(
     r"S_CBRANCH_(?:[GI]_FORK|JOIN)|S_RFE_\w+|S_CMOVK?_\w+|V_SWAPREL_\w+|(?:GLOBAL|SCRATCH)_LOAD_BLOCK|SI_BLOCK_SPILL_\w+_RESTORE"
     r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|V_PK_FMAC_F16_\w+|V_CVT_PKACCUM_U8_F32_\w+|V_INTERP_P2_F32_e64"
     r"|BUFFER_LOAD_FORMAT_D16_HI_X_\w+|S_SCRATCH_LOAD_\w+"
+    r"|SCRATCH_LOAD_\w+_D16_(?:HI_)?VE_gfx940$|V_CVT_SCALEF32_SR_PK_FP4_\w+"
     r"|V_MFMA_\w+_(?:vi|[av]cd)$|V_WMMA_SCALE\w+_gfx1250$|V_(?:MFMA|WMMA)_LD_SCALE\w+"
 )
 """Sets EXEC or the program counter, keeps what its result held or adds to it (of a block of registers, what M0 leaves
