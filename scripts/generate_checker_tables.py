@@ -92,7 +92,8 @@ _NOT_SAID = re.compile(
 """Sets EXEC or the program counter, keeps what its result held or adds to it (of a block of registers, what M0 leaves
 out; of DPP, for threads that a mask leaves out), or exchanges registers that M0 chooses, or may be done again (XNACK),
 or writes a matrix before it has read all, or belongs to the matrix operation behind it, and LLVM's table does not say
-so. LLVM makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp)."""
+so. LLVM makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp), but random
+rounding to four bits: the three bytes that stay are those of whatever register it allocates."""
 _WHOLE_WAVES = re.compile(r"SI_CS_CHAIN_TC_|SI_TCRETURN_(?:CHAIN|GFX_WholeWave)|SI_WHOLE_WAVE_FUNC_")
 """Leaves for a function, with another EXEC, that reads what threads hold that never entered this one (AMDGPUUsage,
 amdgpu_cs_chain, llvm.amdgcn.set.inactive.chain.arg), or is of such a function."""
