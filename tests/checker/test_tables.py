@@ -38,8 +38,8 @@ LEFT_OUT = re.compile(
     r"|V_MFMA_\w+_(?:vi|acd|vcd)\Z|V_WMMA_SCALE\w+_gfx1250\Z|V_(?:MFMA|WMMA)_LD_SCALE"
 )
 """Paired behind allocation, with banks that no table has; made into copies by others; with effects that no table has;
-machine opcodes of matrices, or loads of their scales; what keeps a part of its result and ties nothing to it; or for functions that read what threads hold that never entered
-the one before."""
+machine opcodes of matrices, or loads of their scales; what keeps a part of its result and ties nothing to it; or for
+functions that read what threads hold that never entered the one before."""
 OPCODES = [name for name in opcodes() if not LEFT_OUT.match(name)]
 IN_PARTS = ("V_MOV_B64_PSEUDO", "V_MOV_B64_DPP_PSEUDO")
 """LLVM expands them into two moves, and so writes the result before all is read."""
