@@ -20,11 +20,42 @@ from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.long_branches import has_long_branch, near_branches_on
-from verilocc_mlir.toolchain.staged import StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 CPU = "gfx942"
 STATEMENTS = 16_500
 """Of assembly, which LLVM takes for 8 bytes each: more than 128 KB."""
+SCALARS = """--- |
+  define void @f() {{
+    ret void
+  }}
+...
+---
+name:            f
+tracksRegLiveness: true
+noVRegs: true
+machineFunctionInfo:
+  isEntryFunction: false
+  stackPtrOffsetReg: '$sgpr32'
+  frameOffsetReg:  '$sgpr33'
+  scratchRSrcReg:  '$private_rsrc_reg'
+body:             |
+  bb.0:
+    successors: %bb.1, %bb.2
+    liveins: $sgpr4, $sgpr30_sgpr31
+    S_CMP_LG_U32 $sgpr4, 0, implicit-def $scc
+    S_CBRANCH_SCC1 %bb.2, implicit killed $scc
+
+  bb.1:
+    liveins: $sgpr30_sgpr31
+{}    INLINEASM &"{}", 1
+    SI_RETURN
+
+  bb.2:
+    S_ENDPGM 0
+...
+"""
+"""A called function of the scalar phase with one return."""
 _ASSEMBLY = re.compile(r'(?<=INLINEASM &")[^"]*')
 
 
@@ -77,6 +108,15 @@ def test_what_has_almost_the_same_name_says_nothing() -> None:
     is_near = near_branches_on(f"{both}...\n{long}{other}", CPU)
     assert not is_near("f")
     assert not is_near("'f'")
+
+
+def test_behind_the_scalar_phase_llvm_saves_more() -> None:
+    """36 scalars, restored in the block that a branch leads over: LLVM is asked from behind the text's own phase on."""
+    named = (n for first in (32, 48, 64, 80, 96) for n in range(first, first + 8) if 33 < n < 102)
+    definitions = "".join(f"    dead $sgpr{n} = S_MOV_B32 {n}\n" for n in named)
+    text = SCALARS.format(definitions, "s_nop 0\\0A" * 16_346)
+    assert near_branches_on(text, CPU)("f")
+    assert not near_branches_on(text, CPU, done=LlvmPhase.SGPR)("f")
 
 
 @needs_both

@@ -9,7 +9,7 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT
-from verilocc_mlir.toolchain.staged import StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 _FUNCTION = re.compile(r"^name: +(?P<name>.+)$", re.MULTILINE)
 _PLAIN = re.compile(r"(?P<quote>['\"]?)(?P<name>[\w.$]+)(?P=quote)")
@@ -20,8 +20,11 @@ register count as one: they may be gone, or two may have become one.
 """
 
 
-def near_branches(text: str, compiler: Callable[[], StagedCompiler]) -> Callable[[str], bool]:
-    """Whether LLVM makes no long branch in a function of that name in ``text``, with VGPRs rewritten.
+def near_branches(
+    text: str, compiler: Callable[[], StagedCompiler], done: LlvmPhase = LlvmPhase.VGPR
+) -> Callable[[str], bool]:
+    """Whether LLVM makes no long branch in a function of that name in ``text``, in which the phase ``done`` is
+    rewritten: behind the one of scalars it saves some of them.
 
     LLVM is asked once, at the first question. What it cannot compile, or has another name than words and points, has
     no answer: False.
@@ -31,7 +34,7 @@ def near_branches(text: str, compiler: Callable[[], StagedCompiler]) -> Callable
     def is_near(name: str) -> bool:
         if not near:
             try:
-                near.update(_near(compiler().relaxed(text)))
+                near.update(_near(compiler().relaxed(text, done)))
             except VeriloccError:
                 near[""] = False
         return near.get(name, False)
@@ -39,10 +42,12 @@ def near_branches(text: str, compiler: Callable[[], StagedCompiler]) -> Callable
     return is_near
 
 
-def near_branches_on(text: str, cpu: str, seconds: float = DEFAULT_TIMEOUT) -> Callable[[str], bool]:
+def near_branches_on(
+    text: str, cpu: str, seconds: float = DEFAULT_TIMEOUT, *, done: LlvmPhase = LlvmPhase.VGPR
+) -> Callable[[str], bool]:
     """Likewise, by the LLVM at hand, which may take so long."""
     options = CompileOptions(cpu, verify=False, tool_seconds=min(seconds, DEFAULT_TIMEOUT))
-    return near_branches(text, lambda: StagedCompiler(choose_tools(), options))
+    return near_branches(text, lambda: StagedCompiler(choose_tools(), options), done)
 
 
 def has_long_branch(assembly: bytes) -> bool:
