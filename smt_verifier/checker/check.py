@@ -143,7 +143,7 @@ def prepare(
     )
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     propagated = Propagated(lanes[1], target, bounds.allocatable)
-    check_promises(before, lanes[0], lanes[1], propagated.texts, bounds)
+    promised = check_promises(before, lanes[0], lanes[1], propagated.texts, bounds)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
     if framed:
@@ -161,7 +161,7 @@ def prepare(
     obscure = is_obscure(before) or is_obscure(after)
     check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     if not near_branches:
-        check_branches(lanes[1], bounds, is_entry=is_entry, obscure=obscure)
+        check_branches(lanes[1], bounds, is_entry=is_entry, obscure=obscure, promised=promised)
     check_free(lanes[1], bounds, by_register=has_pointer or not is_entry, saved_later=saved_later)
     check_restored(lanes[1], bounds, saved_later=saved_later)
     check_slots(lanes[1], target)

@@ -202,7 +202,7 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
     branches, which is not saved then. ``propagated``: what MachineCopyPropagation makes of Q, which names less.
 
     Raises:
-        Refused: something names a part of the first, or the lowest pair is a saved one.
+        Refused: something names a part of the first, or that pair is a saved one.
     """
     fields = lanes.function.fields
     reserved, units = _moved_vectors(lanes)
@@ -212,19 +212,20 @@ def check_moved(lanes: Lanes, propagated: Sequence[Lanes], bounds: Limits, *, is
         names = (operands | {name for b in q.blocks for name, _ in b.liveins}).difference(reserved)
         if parts := [name for name in names if not units.isdisjoint(lanes.register(name).units)]:
             raise Refused("reserved-register", f"${min(parts)} is named, of which LLVM may move a part elsewhere")
-    branches, saved = units_named(lanes, fields.get(_OF_BRANCHES, "")), bounds.callee_saved
+    branches = units_named(lanes, fields.get(_OF_BRANCHES, ""))
     if is_entry or not branches:
         return
+    unused = kept_by_calls(lanes, bounds.allocatable)
     for text in (lanes, *propagated):
-        free = _unnamed_pairs(text, bounds.allocatable)
-        if free and free[0][0] < min(branches) and not saved.isdisjoint(free[0]):
-            raise Refused("reserved-register", "the first scalars that nothing names are saved: LLVM branches by them")
+        if not bounds.callee_saved.isdisjoint([*_unnamed_pairs(text, unused), branches][0]):
+            raise Refused("reserved-register", "LLVM makes long branches by a pair of scalars that nobody saves")
 
 
-def check_branches(lanes: Lanes, bounds: Limits, *, is_entry: bool, obscure: bool) -> None:
+def check_branches(lanes: Lanes, bounds: Limits, *, is_entry: bool, obscure: bool, promised: bool) -> None:
     """Where Q has no virtual register and LLVM reserved no pair of SGPRs for long branches, it is too little code for
     one, or enough pairs are named nowhere: else LLVM may save one by a slot made after all are laid out, over the
-    others (13.4; BranchRelaxation.cpp, SIInstrInfo::insertIndirectBranch).
+    others (13.4; BranchRelaxation.cpp, SIInstrInfo::insertIndirectBranch). It takes whatever is dead, ``promised``
+    to callers or not (9).
 
     Raises:
         Refused: too few are.
@@ -232,8 +233,9 @@ def check_branches(lanes: Lanes, bounds: Limits, *, is_entry: bool, obscure: boo
     fields, branches = lanes.function.fields, any(lanes.successors(n) for n in range(len(lanes.parts)))
     if not branches or units_named(lanes, fields.get(_OF_BRANCHES, "")) or any(k >= VIRTUAL for k in lanes.named):
         return
-    usable = bounds.allocatable - bounds.callee_saved - units_named(lanes, fields.get(_OF_EXEC, ""))
-    few = len(_unnamed_pairs(lanes, usable)) < _PAIRS
+    live = {u for b in lanes.function.blocks for name, _ in b.liveins for u in lanes.register(name).units}
+    usable = bounds.allocatable - bounds.callee_saved - units_named(lanes, fields.get(_OF_EXEC, "")) - live
+    few = promised or len(_unnamed_pairs(lanes, usable)) < _PAIRS
     if few and _may_branch_far(lanes, bounds, is_entry=is_entry, obscure=obscure):
         why = "LLVM may make a long branch, and too few SGPRs are named nowhere: it may save some over slots"
         raise Refused("far-branch", why)
@@ -268,6 +270,13 @@ def _unnamed_pairs(lanes: Lanes, usable: frozenset[int]) -> list[tuple[int, ...]
     """Pairs of ``usable`` SGPRs that nothing names, the lowest first."""
     pairs = [lanes.register(f"sgpr{n}_sgpr{n + 1}").units for n in range(0, _SCALARS, 2)]
     return [pair for pair in pairs if usable.issuperset(pair) and lanes.named.isdisjoint(pair)]
+
+
+def kept_by_calls(lanes: Lanes, units: frozenset[int]) -> frozenset[int]:
+    """Those of ``units`` that every call leaves alone: LLVM counts the others as used."""
+    operands = (o for block in lanes.function.blocks for i in block.instructions for o in i.operands)
+    masks = {o.text for o in operands if o.kind is Kind.REGMASK}
+    return units.intersection(*(lanes.tables.mask(mask) or () for mask in masks))
 
 
 def _lanes_moved(i: Instruction, lanes: Lanes) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
-from smt_verifier.checker.frame import edges, units_named, wants_frame_pointer
+from smt_verifier.checker.frame import edges, kept_by_calls, units_named, wants_frame_pointer
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import File, Function, Instruction, Kind
@@ -32,9 +32,12 @@ _SCALAR_PAIRS = 4
 """Pairs of SGPRs for frame and base pointer, EXEC, and addresses."""
 
 
-def check_promises(file: File, before: Lanes, after: Lanes, propagated: Sequence[Lanes], bounds: Limits) -> None:
+def check_promises(file: File, before: Lanes, after: Lanes, propagated: Sequence[Lanes], bounds: Limits) -> bool:
     """Q writes nothing that a mask written out in P's file says is kept, unless P's own instructions do; nor does LLVM
     take any of it for a frame. ``propagated``: what MachineCopyPropagation makes of Q, which names less.
+
+    Returns:
+        Whether there is such a mask, of more than the convention preserves.
 
     Raises:
         Refused: one of them may.
@@ -44,7 +47,7 @@ def check_promises(file: File, before: Lanes, after: Lanes, propagated: Sequence
     if promised:
         promised -= {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     if not promised:
-        return
+        return False
     for instruction in _instructions(after.function):
         if _lost(instruction, promised, after):
             raise Refused(
@@ -56,6 +59,7 @@ def check_promises(file: File, before: Lanes, after: Lanes, propagated: Sequence
     spared = (_spared(after, bounds, text.named) for text in (after, *propagated))
     if is_framed(after, bounds, strings) and not all(promised <= units for units in spared):
         raise Refused("call-mask", f"for a frame LLVM may take registers that a call of {function.name} keeps")
+    return True
 
 
 def is_framed(after: Lanes, bounds: Limits, strings: Mapping[str, str]) -> bool:
@@ -89,9 +93,7 @@ def _spared(after: Lanes, bounds: Limits, named: frozenset[int]) -> frozenset[in
     scalars, vectors, accumulators = (after.tables.units(file) for file in "sva")
     if not after.defined_units.isdisjoint(accumulators):
         return frozenset()
-    unused = usable - {k + n for k in named for n in range(after.grain)}
-    for instruction in _instructions(function):
-        unused -= _lost(instruction, set(unused), after)
+    unused = kept_by_calls(after, usable - {k + n for k in named for n in range(after.grain)})
     saved = {u // 2 for u in bounds.callee_saved & after.defined_units if u in scalars}
     lanes = 1 + (len(saved) + _FRAME_SCALARS) // _LANES + len(_listed(after, *_MOVED_VECTORS)) // 2
     branches = bool(_listed(after, _MOVED_SCALARS))
@@ -101,7 +103,8 @@ def _spared(after: Lanes, bounds: Limits, named: frozenset[int]) -> frozenset[in
         return frozenset([*spared, *_above(scalars, 2, _SCALAR_PAIRS + branches, unused)] if spared else ())
     if not _above(vectors, 1, lanes, unused):
         return frozenset()
-    taken = _first(vectors, 1, lanes, unused) | _first(scalars, 1, 1, unused) | _first(scalars, 2, branches, unused)
+    of_branches = _first(scalars, 2, branches, unused) or _listed(after, _MOVED_SCALARS)
+    taken = _first(vectors, 1, lanes, unused) | _first(scalars, 1, 1, unused) | of_branches
     of_exec: set[int] = set()
     has_frame_pointer = bool(_first(scalars, 1, 1, unused))
     for live in edges(after):

@@ -190,6 +190,8 @@ STRICTER = {
     "registers_dpp_old_untied",
     "registers_pk_fmac_adds_to_its_result",
     "ties_mfma_opcode_of_the_machine",
+    "ties_half_loaded_by_an_opcode_of_the_machine",
+    "ties_four_bits_rounded_at_random",
 }
 """Cases that the checker alone refuses, for a field of the header and for an opcode."""
 

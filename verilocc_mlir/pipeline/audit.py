@@ -237,7 +237,12 @@ class Judge:
         start = self._cpu_seconds()
         solver = self._record(sides.phase, self._solver)
         text, compiler = sides.after.text, self._compiler
-        is_near = near_branches(text, lambda: compiler) if compiler else near_branches_on(text, self._target.name)
+        done = LlvmPhase[sides.phase.upper()] if sides.phase in ("sgpr", "wwm") else LlvmPhase.VGPR
+        is_near = (
+            near_branches(text, lambda: compiler, done)
+            if compiler
+            else near_branches_on(text, self._target.name, done=done)
+        )
         report = audit(
             before,
             after,

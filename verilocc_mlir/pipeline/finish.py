@@ -30,6 +30,7 @@ from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.drivers.job import FileKind
+from verilocc_mlir.toolchain.long_branches import has_long_branch
 from verilocc_mlir.toolchain.mir_repairs import same_but_waits, with_frame_marks, without_frame_marks
 from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import StagedCompiler
@@ -236,9 +237,11 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
         found = [ordered(function, work.target) for function in file.functions]
         new = print_mir(replace(file, functions=tuple(one.function for one in found)))
     whole = with_frame_marks(new, marks)
-    # Costed before it is proved: few orders are worth it.
-    after = given.costs(compiler.finish_ordered(whole, "asm"))
-    if not _is_better(costs, after):
+    assembly = compiler.finish_ordered(whole, "asm")
+    # Costed before it is proved: few orders are worth it. An order takes more or fewer waits: whether LLVM makes a long
+    # branch, which the audit may rely on, was asked of its own.
+    after = given.costs(assembly)
+    if has_long_branch(assembly) or not _is_better(costs, after):
         return LateOrder("", ())
     refused: list[str] = []
     with work.events.measure("audit"):

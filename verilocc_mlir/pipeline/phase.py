@@ -215,7 +215,7 @@ class PhaseRunner(Struct):
             if names is None or llvm_function.name in names
         ]
         functions = [function for function, _ in pairs]
-        is_near = near_branches(after, lambda: self.work.compiler)
+        is_near = self._near_branches(after, phase)
         for function, llvm_function in pairs:
             if self.work.allocators:
                 function.attempts.append(Attempt(self.work.allocators[0].name, "build", reason))
@@ -310,7 +310,10 @@ class PhaseRunner(Struct):
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            self._audit(file, function, phase, printed, near_branches(after, lambda: self.work.compiler))
+            self._audit(file, function, phase, printed, self._near_branches(after, phase))
+
+    def _near_branches(self, after: str, phase: Phase) -> Callable[[str], bool]:
+        return near_branches(after, lambda: self.work.compiler, LlvmPhase[phase.upper()])
 
     def _audit(
         self, file: MirFile, function: Function, phase: Phase, after: MachineFunction, is_near: Callable[[str], bool]

@@ -26,6 +26,7 @@ from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.long_branches import near_branches_on
+from verilocc_mlir.toolchain.staged import LlvmPhase
 
 _OUTCOMES = {number: outcome for outcome, number in wire.OUTCOMES.items()}
 
@@ -88,7 +89,7 @@ def judge(question: Question, answer: allocation.AllocateResponse | RemoteError)
         return _without(question, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(reason)}")
     if after.preamble != question.file.preamble or [f.name for f in after.functions] != names:
         return _without(question, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
-    is_near = near_branches_on(text, question.machine.name)
+    is_near = near_branches_on(text, question.machine.name, done=LlvmPhase[question.phase.upper()])
     report = audit(question.file, after, question.machine, timeout_s=DEFAULT_SOLVER_SECONDS, near_branches=is_near)
     functions = tuple(
         _function(question, *each)

@@ -56,6 +56,7 @@ from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
 from verilocc_mlir.toolchain.long_branches import near_branches_on
+from verilocc_mlir.toolchain.staged import LlvmPhase
 from verilocc_mlir.version import __version__
 
 MAX_ATTEMPTS = 32
@@ -260,7 +261,7 @@ class _Allocation:
             with self.events.measure("parse"):
                 again = parse_mir(text, f"{name} after {phase}")
             refuted = False
-            is_near = near_branches_on(text, machine.name, self.deadline.remaining)
+            is_near = near_branches_on(text, machine.name, self.deadline.remaining, done=LlvmPhase[phase.upper()])
             for after in again.functions:
                 state = states.get(after.name)
                 if state is not None and state.rewritten is not None and state.audit is None:

@@ -320,12 +320,12 @@ class StagedCompiler:
         """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
         return self._finished_to("late", mir, _LAST)
 
-    def relaxed(self, mir: str) -> str:
-        """The text behind the pass that makes long branches, of text with VGPRs rewritten."""
-        return self._finished_to("relaxed", mir, Point("after", "branch-relaxation"))
+    def relaxed(self, mir: str, done: LlvmPhase) -> str:
+        """The text behind the pass that makes long branches, of text in which ``done`` is rewritten."""
+        return self._finished_to("relaxed", mir, Point("after", "branch-relaxation"), done)
 
-    def _finished_to(self, stage: str, mir: str, stop: Point) -> str:
-        job = LlvmJob(stage, self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), stop)
+    def _finished_to(self, stage: str, mir: str, stop: Point, done: LlvmPhase = LlvmPhase.VGPR) -> str:
+        job = LlvmJob(stage, self._to_finish(mir), True, self.options, _after(done), stop)
         return self._as_others_read(self._run(job))
 
     def emit(self, late: str, kind: FileKind = "obj") -> bytes:

@@ -110,7 +110,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     let propagated = Propagated::of(context.after, context.processor, context.limits, context.coarse);
     // What Q names, and what is left of that once LLVM has propagated its copies.
     let named: Vec<Set<u32>> = std::iter::once(context.after).chain(&propagated.texts).map(Function::units).collect();
-    keeps_promises(context, &named)?;
+    let promised = keeps_promises(context, &named)?;
     let is_entry = info(context.before, "isEntryFunction") == "true";
     let framed = !is_entry && frame(context).framed;
     if framed {
@@ -123,7 +123,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     nothing_taken(context)?;
     nothing_moved(context, &named)?;
     if !context.premises.near_branches {
-        branches_have_scalars(context, &named[0])?;
+        branches_have_scalars(context, &named[0], promised)?;
     }
     restored_before_read(context)?;
     let returns = context.after.instructions().any(|i| i.has("returns"));
@@ -157,10 +157,11 @@ pub fn same_blocks(p: &Function, q: &Function) -> Done {
 }
 
 /// What calls of this function in P's file rely on, Q leaves alone as P does, and LLVM for a frame (spec 9).
-fn keeps_promises(context: &Context<'_>, named: &[Set<u32>]) -> Done {
+/// Whether they rely on anything that P keeps.
+fn keeps_promises(context: &Context<'_>, named: &[Set<u32>]) -> Done<bool> {
     let promised = &context.promised;
     if promised.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let broken = |text: &'_ Function| -> Done<Vec<(u32, usize)>> {
         let mut all = Vec::new();
@@ -182,7 +183,7 @@ fn keeps_promises(context: &Context<'_>, named: &[Set<u32>]) -> Done {
         let all = spared(context, named)?.is_none_or(|spared| kept.all(|unit| spared.contains(unit)));
         ensure!(all, "call-mask", "", "LLVM may take for a frame what a call relies on");
     }
-    Ok(())
+    Ok(promised.iter().any(|unit| !before.contains(unit)))
 }
 
 /// Whether LLVM lays out a frame for Q, and for what: registers in units.
@@ -299,9 +300,12 @@ fn spared(context: &Context<'_>, named: &Set<u32>) -> Done<Option<Set<u32>>> {
         }
         return Ok(Some(units));
     }
-    let taken = [('v', 1, lanes), ('s', 1, 1), ('s', 2, branches)];
+    let of_branches = match first('s', 2, branches, &unused) {
+        none if none.is_empty() => registers_in(q, "longBranchReservedReg").iter().flat_map(|r| units_of(r)).collect(),
+        pair => pair,
+    };
     let taken: BTreeSet<u32> =
-        taken.into_iter().flat_map(|(file, width, count)| first(file, width, count, &unused)).collect();
+        [first('v', 1, lanes, &unused), first('s', 1, 1, &unused), of_branches].into_iter().flatten().collect();
     if first('v', 1, lanes, &unused).len() < 2 * lanes {
         return Ok(Some(Set::default()));
     }
@@ -571,7 +575,7 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 
 /// Of a Q without virtual registers, in which LLVM keeps no pair of SGPRs for long branches, four pairs that it may use are named
 /// nowhere, or no branch is long: else LLVM may save a pair over the slots (SIInstrInfo::insertIndirectBranch; spec 13.4).
-fn branches_have_scalars(context: &Context<'_>, named: &Set<u32>) -> Done {
+fn branches_have_scalars(context: &Context<'_>, named: &Set<u32>, promised: bool) -> Done {
     let q = context.after;
     let parts = q.blocks.iter().any(|block| !block.successors.is_empty());
     let units = |key| registers_in(q, key).iter().flat_map(|name| units_of(name)).collect::<Set<u32>>();
@@ -579,13 +583,15 @@ fn branches_have_scalars(context: &Context<'_>, named: &Set<u32>) -> Done {
         return Ok(());
     }
     let kept = units("sgprForEXECCopy");
+    let live: Set<u32> = q.blocks.iter().flat_map(|b| &b.liveins).flat_map(|(r, _)| r.units.iter().copied()).collect();
     let usable = |unit: &u32| {
-        let is_taken = named.contains(unit) || context.preserved.contains(unit) || kept.contains(unit);
+        let is_named = named.contains(unit) || live.contains(unit);
+        let is_taken = is_named || context.preserved.contains(unit) || kept.contains(unit);
         context.limits.allocatable.contains(unit) && !is_taken
     };
     let unnamed = pairs().filter(|pair| pair.units.iter().all(usable)).count();
     ensure!(
-        unnamed >= 4 || !may_branch_far(context),
+        unnamed >= 4 && !promised || !may_branch_far(context),
         "far-branch",
         "",
         "LLVM may make a long branch, and too few SGPRs are named nowhere: it may save some over slots"
@@ -644,15 +650,22 @@ fn nothing_moved(context: &Context<'_>, named: &[Set<u32>]) -> Done {
             ensure!(!named, "reserved-register", "", "${} is named, a part of which LLVM may move", register.name);
         }
     }
-    let of_branches = registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).min();
-    let Some(of_branches) = of_branches.filter(|_| info(q, "isEntryFunction") != "true") else { return Ok(()) };
+    let reserved: Vec<u32> =
+        registers("longBranchReservedReg").flat_map(|register| register.units.iter().copied()).collect();
+    if reserved.is_empty() || info(q, "isEntryFunction") == "true" {
+        return Ok(());
+    }
+    // LLVM counts what a call clobbers as used.
+    let mut unused = context.limits.allocatable.clone();
+    for i in q.instructions().filter(|i| i.has("call")) {
+        let kept = preserved(i)?;
+        unused.retain(|unit| kept.contains(unit));
+    }
     for named in named {
-        let free = |unit: &u32| context.limits.allocatable.contains(unit) && !named.contains(unit);
-        let mut lowest = pairs().map(|pair| &pair.units).filter(|units| units.iter().all(free));
-        let saved =
-            |units: &&Vec<u32>| units[0] < of_branches && units.iter().any(|u| context.limits.saved.contains(u));
-        let is_lost = lowest.next().is_some_and(|units| saved(&units));
-        ensure!(!is_lost, "reserved-register", "", "the first scalars that nothing names are saved: LLVM takes them");
+        let free = |unit: &u32| unused.contains(unit) && !named.contains(unit);
+        let lowest = pairs().map(|pair| &pair.units).find(|units| units.iter().all(free));
+        let is_lost = lowest.unwrap_or(&reserved).iter().any(|unit| context.preserved.contains(unit));
+        ensure!(!is_lost, "reserved-register", "", "LLVM makes long branches by a pair of scalars that nobody saves");
     }
     Ok(())
 }
