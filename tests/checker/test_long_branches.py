@@ -152,11 +152,11 @@ def test_llvm_is_asked_whether_there_is_one() -> None:
 def test_assembly_says_whether_there_is_one() -> None:
     """An order behind allocation that brings one is not taken: it was not asked of (spec 16)."""
     compiler = StagedCompiler(choose_tools(), CompileOptions(CPU, verify=False))
-    found = [
+    answers = [
         has_long_branch(compiler.finish(_with(n, "memory_long_branch_without_free_scalars")[1], "asm"))
         for n in (1, STATEMENTS)
     ]
-    assert found == [False, True]
+    assert answers == [False, True]
 
 
 @needs_both
