@@ -16,7 +16,8 @@ from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import target
 
 CASES = Path(__file__).resolve().parent.parent / "cases"
-TEXTS = sorted(path for path in CASES.glob("calls_promise_*.after.mir"))
+# A long branch is not the frame's, and is printed with symbols that LLVM itself does not read.
+TEXTS = sorted(path for path in CASES.glob("calls_promise_*.after.mir") if "long_branch" not in path.name)
 ACCUMULATOR = BANK_BASE[Bank.AGPR]
 
 
