@@ -307,10 +307,11 @@ class PhaseRunner(Struct):
         """Read the printed file again, and audit every function in it that was not yet."""
         with self.work.events.measure("parse"):
             read_again = self.shared.files.get(after) or parse_mir(after, f"{file.path} after {phase}")
+        is_near = self._near_branches(after, phase)
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            self._audit(file, function, phase, printed, self._near_branches(after, phase))
+            self._audit(file, function, phase, printed, is_near)
 
     def _near_branches(self, after: str, phase: Phase) -> Callable[[str], bool]:
         return near_branches(after, lambda: self.work.compiler, LlvmPhase[phase.upper()])
