@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import IO, Any
 
 from campaign.subject import Mutant, Subject
 from smt_verifier.certificate.produce import certify
@@ -25,7 +27,7 @@ BATCH = "VERILOCC_SECOND_BATCH"
 """Names the program that ``smt_verifier/second/examples/batch.rs`` is; without it each question starts a process."""
 ACCEPTED = "accepted"
 WAITING = 48
-"""Questions that may be open: their answers fit a pipe."""
+"""Questions that may be open."""
 
 _read = lru_cache(maxsize=4)(read)
 
@@ -37,6 +39,7 @@ class Second:
         self.batch = os.environ.get(BATCH, "")
         self.there = bool(self.batch) or second_program() is not None
         self._process: Any = None
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._last: list[bytes] = []
         self._answers: list[str] = []
 
@@ -50,6 +53,9 @@ class Second:
         if self._process is None:
             self._process = subprocess.Popen([self.batch], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._last = []
+            self._lines = SimpleQueue()
+            # A pipe holds some answers, and neither side reads while it writes.
+            threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True).start()
         texts = [t.encode() for t in (before, after, certificate, processor, function)]
         same = [old == new for old, new in zip(self._last, texts, strict=True)] if self._last else [False] * 5
         head = " ".join("=" if is_same else str(len(t)) for is_same, t in zip(same, texts, strict=True))
@@ -64,7 +70,7 @@ class Second:
         if not self.batch:
             return self._answers.pop(0)
         self._process.stdin.flush()
-        answer = self._process.stdout.readline().decode()
+        answer = self._lines.get().decode()
         if not answer:
             self.close()
             return "crashed"
@@ -75,8 +81,15 @@ class Second:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
             self._process.wait()
-            self._process.stdout.close()
             self._process = None
+
+
+def _read_lines(stream: IO[bytes], lines: SimpleQueue[bytes]) -> None:
+    """All lines, and behind the last one an empty one."""
+    with stream:
+        for line in stream:
+            lines.put(line)
+    lines.put(b"")
 
 
 @dataclass(slots=True)
