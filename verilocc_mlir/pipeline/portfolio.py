@@ -11,6 +11,7 @@ module is tried for files of one function alone.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -107,8 +108,10 @@ class Portfolio(Struct):
         """What is proved and stands best, function by function; None where some function has nothing that is proved."""
         if not self._prices:
             self._fill()
-            # What all that was tried has in common: hundreds of MiB of a large function.
+            # What all that was tried has in common: of a large function a hundred MiB, some of it in cycles.
             self.given.shared.starts.clear()
+            if self._is_large:
+                gc.collect()
         while True:
             chosen = {name: self._best(name) for name in self.functions}
             worse = [name for name, best in chosen.items() if best is None or self._shortfalls(name, best)]
