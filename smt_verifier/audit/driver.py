@@ -115,7 +115,7 @@ def audit_function(
         left_out = f"what is wrong is not searched for in {size:,} instructions but with `verilocc audit --third=z3`"
         return _single(pre.name, Outcome.UNKNOWN, "certificate", f"no certificate is accepted: {why} ({left_out})")
     if certification.disagree:
-        kept = keep_disagreement(*texts, target.name, certification, premises, pre.name)
+        kept = keep_disagreement(*texts, pre.name, target.name, certification, premises)
     # Half of what an audit loads, and most audits end with the checkers.
     from smt_verifier.audit.search import search_proof
 

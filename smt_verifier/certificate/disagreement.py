@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_disagreement(
-    before: str, after: str, processor: str, certification: Certification, premises: Sequence[str], function: str
+    before: str, after: str, function: str, processor: str, certification: Certification, premises: Sequence[str]
 ) -> str:
     """Write both texts, the certificate and the commands that show the disagreement to a new folder, and log it.
 

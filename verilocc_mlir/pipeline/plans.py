@@ -392,7 +392,8 @@ def tightest(most: float, others: Mapping[Plan, int]) -> tuple[Plan, ...]:
 
 LESS = 0.97
 """Share of the first plan's strain up to which a text in an order of our own is worth a try; and of what the default
-plan's text is short of registers, up to which another plan of a large function is."""
+plan's text is short of registers, up to which another plan of a large function is.
+"""
 
 
 def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:

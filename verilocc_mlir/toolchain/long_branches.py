@@ -26,8 +26,8 @@ def near_branches(
     """Whether LLVM makes no long branch in a function of that name in ``text``, in which the phase ``done`` is
     rewritten: behind the one of scalars it saves some of them.
 
-    LLVM is asked once, at the first question. What it cannot compile, or has another name than words and points, has
-    no answer: False.
+    LLVM is asked once, at the first question. False, too, of what it cannot compile, and of a name with anything but
+    letters, digits, ``_``, ``.`` and ``$``, which LLVM may write in several ways.
     """
     near: dict[str, bool] = {}
 

@@ -577,9 +577,9 @@ fn scalar_is_free(context: &Context<'_>) -> Done {
 /// nowhere, or no branch is long: else LLVM may save a pair over the slots (SIInstrInfo::insertIndirectBranch; spec 13.4).
 fn branches_have_scalars(context: &Context<'_>, named: &Set<u32>, promised: bool) -> Done {
     let q = context.after;
-    let parts = q.blocks.iter().any(|block| !block.successors.is_empty());
+    let branches = q.blocks.iter().any(|block| !block.successors.is_empty());
     let units = |key| registers_in(q, key).iter().flat_map(|name| units_of(name)).collect::<Set<u32>>();
-    if context.has_virtual || !parts || !units("longBranchReservedReg").is_empty() {
+    if context.has_virtual || !branches || !units("longBranchReservedReg").is_empty() {
         return Ok(());
     }
     let kept = units("sgprForEXECCopy");
