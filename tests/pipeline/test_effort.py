@@ -31,7 +31,7 @@ from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillForWaves
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import improving, variants
 from verilocc_mlir.pipeline.guard import shortfalls
-from verilocc_mlir.pipeline.plans import Planned
+from verilocc_mlir.pipeline.plans import DEFAULT, Planned, planned
 from verilocc_mlir.pipeline.runs import LLVM, as_given, nobody
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -206,14 +206,14 @@ def test_what_costs_less_is_kept() -> None:
     assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
 
 
-def test_where_llvm_spills_the_plan_that_needs_the_fewest_registers_is_tried_first(
+def test_where_llvm_spills_the_plan_that_lacks_the_fewest_registers_is_tried_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It costs no more than the default plan, which is not tried then."""
     first = compiled(pressed(16), "gfx1100", Effort.FAST)
     assert first.report.notes[0] == (
-        "the plan trackers was tried before the default one: it needs 10 vector registers more than there are, the"
-        " default one 13"
+        "the plan trackers was tried before the default one: its text needs 20 stores and loads of registers, the"
+        " default one's 26"
     )
     assert first.report.functions[0].plan == "trackers"
     assert first.report.outcome is Outcome.PROVED
@@ -221,6 +221,19 @@ def test_where_llvm_spills_the_plan_that_needs_the_fewest_registers_is_tried_fir
     default = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100", also=(Emit.ASM,)))
     cycles = [sum(c.cycles for c in cost(done, "gfx1100").values()) for done in (first, default)]
     assert cycles[0] <= cycles[1]
+
+
+def test_what_a_text_lacks_is_what_is_spilled_and_in_a_large_file_registers_at_the_worst_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small, large = (planned(pressed(16).encode(), "k.ll", Settings("gfx1100")) for _ in range(2))
+    plans = plan_rules.first_plans(small)
+    lacks = [small.lack(plan) for plan in plans]
+    assert plans[-1] == DEFAULT
+    assert lacks[:-1] == sorted(lacks[:-1])
+    assert 0 < lacks[0] < lacks[-1]
+    monkeypatch.setattr(plan_rules, "LARGE", 50)
+    assert [large.lack(plan) for plan in (plans[0], DEFAULT)] == [10, 13]
 
 
 def test_where_it_is_worse_than_llvms_the_default_plan_is_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +262,7 @@ def test_of_large_functions_fast_tries_one_plan_beside_llvms(monkeypatch: pytest
 
     monkeypatch.setattr(portfolio.Portfolio, "_costs", noted)
     monkeypatch.setattr(portfolio.Portfolio, "_shortfalls", doomed)
-    monkeypatch.setattr(portfolio, "LARGE", 50)
+    monkeypatch.setattr(plan_rules, "LARGE", 50)
     done = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100"))
     assert tried == ["trackers", "LLVM's"]
     assert done.report.outcome is Outcome.PROVED
@@ -259,7 +272,7 @@ def test_where_llvm_spills_nothing_no_pressure_is_asked_for(monkeypatch: pytest.
     def asked(*_: object) -> int:
         raise AssertionError
 
-    monkeypatch.setattr(Planned, "too_many", asked)
+    monkeypatch.setattr(Planned, "lack", asked)
     assert compile_module(SMALL.encode(), "k.ll", Settings("gfx1100")).report.outcome is Outcome.PROVED
 
 

@@ -255,9 +255,10 @@ def test_names_say_the_plan_and_how_its_text_was_allocated() -> None:
     assert Candidate(MAX_ILP.plan, LLVM).name == "max-ilp + LLVM's"
 
 
-def test_the_plan_that_needs_the_fewest_registers_stands_in_for_the_default_one() -> None:
+def test_the_plan_that_lacks_least_stands_in_for_the_default_one() -> None:
     trackers, fewest = BY_NAME["trackers"], BY_NAME["iterative-minreg"]
     assert tightest(10, {trackers: 8, fewest: 5}) == (fewest, trackers)
+    assert tightest(10, {fewest: 9.8, trackers: 10}) == (trackers, fewest)
     assert tightest(10, {trackers: 10, fewest: 12}) == (trackers,)
     assert tightest(10, {trackers: 11, fewest: 12}) == ()
     assert tightest(10, {}) == ()

@@ -45,6 +45,7 @@ from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import OURS, Runs, Variant
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
@@ -151,7 +152,7 @@ class Planned(Struct):
         pre: the pre-RA text of the default plan.
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
         allocating: makes the runs of a plan's text.
-        known_too_many: answers of ``too_many``.
+        known_lack: answers of ``lack``.
         most_spilled: with another plan than the default one, by function, how many 32-bit registers our allocators may
             expect to store and reload, by estimated executions: half more than LLVM's own compile does.
     """
@@ -161,7 +162,7 @@ class Planned(Struct):
     pre: str
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     allocating: Allocating = Runs
-    known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
+    known_lack: dict[Plan, float] = field(default_factory=dict[Plan, float])
     most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _in_order: set[Plan] = field(default_factory=set[Plan])
@@ -209,24 +210,34 @@ class Planned(Struct):
         ours = self.work.compiler
         return dataclasses.replace(ours, of_ir=plan.options) if plan.options else ours
 
-    def too_many(self, plan: Plan) -> int:
-        """Vector registers that a plan's text needs beyond the files, where it needs most, over all functions: an
-        estimate of what will be spilled, before anything is allocated.
+    @property
+    def is_large(self) -> bool:
+        """Whether the functions of the default plan have more than ``LARGE`` instructions together."""
+        functions = self.shared.parsed(self.pre, self.work.path).functions
+        return sum(len(block.instructions) for function in functions for block in function.blocks) > LARGE
 
-        Of nine plans of a kernel that spills, those with the fewest come close to the fewest modelled cycles
-        (docs/results/plan-choice.md).
+    def lack(self, plan: Plan) -> float:
+        """How much a plan's text lacks vector registers, over all functions, before anything is allocated: stores and
+        loads of 32-bit registers that the spiller would add, weighted by estimated executions. Of a large file, where
+        that takes long, the registers beyond the files that are needed where most are.
+
+        Which plan takes the fewest modelled cycles the first says far better (docs/results/plan-choice.md).
 
         Raises:
             ToolchainError, InputError: as ``pre_ra``. UnsupportedError: the problem cannot be stated.
         """
         # Few files spill.
-        from verilocc_mlir.spilling.relieve import most_too_many
+        from verilocc_mlir.spilling.relieve import Spiller, most_too_many
 
-        if plan not in self.known_too_many:
-            file = self.shared.parsed(self.pre_ra(plan), self.work.path)
-            problems = (build_problem(file, function, self.work.target, "vgpr") for function in file.functions)
-            self.known_too_many[plan] = sum(map(most_too_many, problems))
-        return self.known_too_many[plan]
+        if plan not in self.known_lack:
+            file, gpu = self.shared.parsed(self.pre_ra(plan), self.work.path), self.work.target
+            problems = [(function, build_problem(file, function, gpu, "vgpr")) for function in file.functions]
+            with self.work.events.measure("spill"):
+                self.known_lack[plan] = sum(
+                    most_too_many(problem) if self.is_large else Spiller(function, problem, gpu).estimate()
+                    for function, problem in problems
+                )
+        return self.known_lack[plan]
 
     def early(self, plan: Plan) -> tuple[EarlyOrder, ...]:
         """Each function of a plan's text in an order of our own, where it needs more registers than there are.
@@ -349,14 +360,15 @@ def has_promise(costs: Mapping[str, KernelCost]) -> bool:
     return any(promise(cost) > LEAST_PROMISE or spill_traffic(cost) for cost in costs.values())
 
 
-WHERE_TIGHT = ("trackers", "iterative-minreg", "matrices-in-vgprs")
+WHERE_TIGHT = ("trackers", "iterative-minreg", "max-ilp", "matrices-in-vgprs")
 """Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count
-registers; the third has room for more accumulators of matrix instructions than there are AGPRs.
+registers; that of the third now and then needs fewer in loops; the last has room for more accumulators of matrix
+instructions than there are AGPRs.
 """
 _WIDE_PHI = re.compile(r" = phi (?:[a-z]+ )*<(?:8|16|32) x (?:float|i32)>")
 """An accumulator of a matrix instruction that a loop carries."""
 NEARLY = 1.25
-"""Times the fewest registers too many, up to which ``balanced`` tries a plan."""
+"""Times the least lack, up to which ``balanced`` tries a plan."""
 
 
 def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) -> tuple[Plan, ...]:
@@ -365,29 +377,31 @@ def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) ->
 
     Args:
         ordered: its text in an order of our own comes first, where there are enough registers at every point so.
-        less: only plans that are less short of registers, by ``LESS``; else those, too, that are as short.
+        less: only plans that lack less, by ``LESS``; else those, too, that lack as much.
 
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
     """
-    if not given.too_many(DEFAULT):
+    if not given.lack(DEFAULT):
         # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
         return (DEFAULT,)
-    others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+    others = {plan: given.lack(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
     # Whole vectors come after the others: what LLVM then moves to AGPRs counts as spilled.
     whole = given.plans((WHOLE_PHIS,)) if _WIDE_PHI.search(given.ir) else []
     ours = given.plans(plan for plan in ORDERED if plan.of == DEFAULT) if ordered else ()
     fitting = (plan for plan in ours if not any(early.strain for early in given.early(plan)))
-    most = given.too_many(DEFAULT) * (LESS if less else 1)
+    most = given.lack(DEFAULT) * (LESS if less else 1)
     return (*fitting, *tightest(most, others), *whole, DEFAULT)
 
 
-def tightest(most: float, others: Mapping[Plan, int]) -> tuple[Plan, ...]:
-    """The plans of which ``Planned.too_many`` is at most so much, the best first.
+def tightest(most: float, others: Mapping[Plan, float]) -> tuple[Plan, ...]:
+    """The plans of which ``Planned.lack`` is at most so much, the best first.
 
-    With equally many, an exact count while scheduling still leaves less to spill.
+    The scheduler of ``trackers`` counts registers exactly: where another plan lacks hardly less, it does better.
     """
-    return tuple(sorted((plan for plan in others if others[plan] <= most), key=lambda plan: others[plan]))
+    exact = BY_NAME["trackers"]
+    price = {plan: lack * LESS if plan == exact else lack for plan, lack in others.items()}
+    return tuple(sorted((plan for plan in others if others[plan] <= most), key=lambda plan: price[plan]))
 
 
 LESS = 0.97
@@ -398,8 +412,8 @@ plan's text is short of registers, up to which another plan of a large function 
 
 def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
     """The plans whose text is put in an order of our own, tried beside the first plan where LLVM's default compile
-    spills: those that are less short of registers so, the least short first. Of ``fast`` one, of ``balanced`` those
-    that are nearly as little short, of ``best`` all that are less short at all.
+    spills: those that are less short of registers so, the least short first. Of ``fast`` one, of which no more is
+    spilled; of ``balanced`` those that are nearly as little short, of ``best`` all that are less short at all.
 
     Raises:
         VeriloccError: LLVM fails, or liveness or registers of a text cannot be stated.
@@ -412,7 +426,7 @@ def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
     if effort is Effort.BEST:
         return better
     better = [plan for plan in better if strains[plan] <= min(LESS * bar, NEARLY * strains[better[0]])]
-    return better[:1] if effort.is_quick else better
+    return [plan for plan in better if given.lack(plan) <= given.lack(first)][:1] if effort.is_quick else better
 
 
 _WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")

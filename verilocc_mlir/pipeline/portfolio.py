@@ -43,7 +43,6 @@ from verilocc_mlir.pipeline.plans import (
 )
 from verilocc_mlir.pipeline.runs import LLVM, OURS, RESUMED, LlvmVariant, Result, Variant, mixed_records
 from verilocc_mlir.pipeline.settings import Effort
-from verilocc_mlir.problem.model import LARGE
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.run import ToolFailure
@@ -110,7 +109,7 @@ class Portfolio(Struct):
             self._fill()
             # What all that was tried has in common: of a large function a hundred MiB, some of it in cycles.
             self.given.shared.starts.clear()
-            if self._is_large:
+            if self.given.is_large:
                 gc.collect()
         while True:
             chosen = {name: self._best(name) for name in self.functions}
@@ -172,7 +171,7 @@ class Portfolio(Struct):
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
-        if settings.effort is Effort.FAST and self._is_large:
+        if settings.effort is Effort.FAST and self.given.is_large:
             return
         if first.plan.of is None:
             self._add_plans(self._ordered_plans(first.plan))
@@ -235,7 +234,7 @@ class Portfolio(Struct):
             if self._llvm_spills:
                 given.most_spilled = {n: ESTIMATED * spill_traffic(cost) for n, cost in self.greedy.items()}
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
-                plans = first_plans(given, ordered=is_quick, less=is_quick and self._is_large)
+                plans = first_plans(given, ordered=is_quick, less=is_quick and given.is_large)
                 if is_quick and plans[0].of is None:
                     plans = (*self._ordered_plans(plans[0]), *plans)
         except VeriloccError as error:
@@ -243,13 +242,12 @@ class Portfolio(Struct):
         yield from (Candidate(plan, OURS) for plan in plans)
 
     def _worth_a_try(self, plans: Sequence[Plan]) -> Sequence[Plan]:
-        """Where the registers do not suffice, those plans of ``balanced`` that need nearly as few as any."""
-        known = self.given.known_too_many
-        least = min(known.values(), default=0)
+        """Where the registers do not suffice, those plans of ``balanced`` that lack nearly as little as any."""
+        least = min(self.given.known_lack.values(), default=0)
         if self.given.work.settings.effort is Effort.BEST or not least:
             return plans
         try:
-            return [plan for plan in self.given.plans(plans) if self.given.too_many(plan) <= NEARLY * least]
+            return [plan for plan in self.given.plans(plans) if self.given.lack(plan) <= NEARLY * least]
         except VeriloccError as error:
             _raise_if_killed(error)
             return plans
@@ -259,12 +257,6 @@ class Portfolio(Struct):
         """Whether some function has nothing of ours that stands as well as LLVM's."""
         ours = [c for c in self._prices if c.variant.is_ours]
         return not all(any(not self._shortfalls(name, c) for c in ours) for name in self.functions)
-
-    @property
-    def _is_large(self) -> bool:
-        """Whether the functions of the default plan have more than ``LARGE`` instructions together."""
-        functions = self.given.shared.parsed(self.given.pre, self.given.work.path).functions
-        return sum(len(block.instructions) for function in functions for block in function.blocks) > LARGE
 
     def _is_unbeaten(self, costs: Costs) -> bool:
         """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is
@@ -561,10 +553,10 @@ class Portfolio(Struct):
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
             self._tell("what is spilled is loaded beside its use: loaded ahead, it stands worse")
         if self._first != DEFAULT and self._first.of is None and self._first in {c.plan for c in chosen.values()}:
-            too_many = self.given.too_many
+            what = "vector registers more than there are" if self.given.is_large else "stores and loads of registers"
             self._tell(
-                f"the plan {self._first.name} was tried before the default one: it needs"
-                f" {too_many(self._first)} vector registers more than there are, the default one {too_many(DEFAULT)}"
+                f"the plan {self._first.name} was tried before the default one: its text needs"
+                f" {self.given.lack(self._first):,.0f} {what}, the default one's {self.given.lack(DEFAULT):,.0f}"
             )
         for name, candidate in chosen.items():
             if candidate.plan.of is not None:

@@ -6,6 +6,7 @@ the result against the text without any spill code, so nothing here is trusted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -161,6 +162,13 @@ class Spiller:
         inserted = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
         actions = (_action(p, self._costs.places, chosen.reasons[v], self._costs.constant(v)) for v, p in plans.items())
         return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
+
+    def estimate(self) -> float:
+        """What it costs to have no register too many, before anything is allocated: stores and loads of 32-bit
+        registers, weighted by estimated executions; infinite where the registers that may be spilled do not suffice.
+        """
+        chosen = self._choice(0, accumulators=True, tight=())
+        return math.inf if chosen is None else chosen.cost
 
     def _choice(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
         key = spare, accumulators, tight
