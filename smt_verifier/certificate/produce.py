@@ -177,7 +177,8 @@ def _suspects(both: Both, certificate: Certificate) -> tuple[set[Place], bool]:
         if not defined.isdisjoint(wrong_names) and is_pure(i, both.forms.opcode(i), both.before):
             operations.add(operation(i, both, after=False))
     for place, i in rows:
-        if operation(i, both, after=False) in operations and is_dropped(i, both.forms.opcode(i), both.before):
+        dropped = is_dropped(i, both.forms.opcode(i), both.before, is_counted=both.is_counted)
+        if dropped and operation(i, both, after=False) in operations:
             found.add(place)
     return found, on_path
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from smt_verifier.checker.model import File, Instruction, Kind
+from smt_verifier.checker.model import File, Function, Instruction, Kind
 from smt_verifier.checker.outcome import Refused
 
 _CLOBBER = 4
@@ -45,6 +45,15 @@ def _is_plain(text: str) -> bool:
     for escape, character in _ESCAPES:
         text = text.replace(escape, character)
     return _PLAIN.match(text) is not None
+
+
+def counts_accesses(function: Function, *, obscure: bool) -> bool:
+    """Whether a function waits for accesses to memory, or may: until at most so many are under way (S_WAITCNT,
+    S_WAIT_LOADCNT). With one less behind it, or in another order, an access is not done then.
+    """
+    code = [i for block in function.blocks for i in block.instructions]
+    texts = [i.operands[0].text for i in code if i.operands and i.operands[0].kind is Kind.ASM_STRING]
+    return any(i.opcode.startswith("S_WAIT") for i in code) or any(obscure or "wait" in t.lower() for t in texts)
 
 
 def asm_operands(instruction: Instruction) -> Iterator[AsmOperand]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from smt_verifier.checker.assembly import is_obscure
+from smt_verifier.checker.assembly import counts_accesses, is_obscure
 from smt_verifier.checker.behind import check_behind, check_kept_in_lanes
 from smt_verifier.checker.certificate import (
     LANES,
@@ -66,6 +66,7 @@ from smt_verifier.checker.state import NONE, Names, Part, State, ThreadClass
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
 from smt_verifier.checker.threads import EXEC_NAMES
+from smt_verifier.checker.vccz import check_vccz
 from smt_verifier.checker.ways import Ways, test_of
 from smt_verifier.checker.wellformed import reads_are_defined, well_formed
 
@@ -167,9 +168,11 @@ def prepare(
     check_slots(lanes[1], target)
     copied = copied_blocks(lanes[1])
     check_behind(lanes[1], forms, bounds.allocatable)
+    check_vccz(lanes[1], forms, target.major)
     check_kept_in_lanes(lanes[1], forms)
     for text in propagated.texts:
         check_behind(text, forms, bounds.allocatable)
+        check_vccz(text, forms, target.major)
         copied = copied.and_of(copied_blocks(text))
     # Both are the caller's.
     names = " ".join(q.fields.get(_INFO + name, "") for name in ("scratchRSrcReg", "frameOffsetReg") if not is_entry)
@@ -196,6 +199,7 @@ def prepare(
         propagated,
         target.has_agprs,
         obscure,
+        counts_accesses(p, obscure=obscure),
     )
 
 

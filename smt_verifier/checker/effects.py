@@ -59,6 +59,7 @@ class Both:
         propagated: what LLVM makes of COPYs of Q (10.13).
         spills_to_registers: LLVM may keep slots of vectors in registers of the other vector file (9.1).
         is_obscure: assembly may be other than its text shows (5.4).
+        is_counted: P waits for a number of accesses to memory (8.4).
     """
 
     before: Lanes
@@ -80,6 +81,7 @@ class Both:
     propagated: Propagated
     spills_to_registers: bool
     is_obscure: bool
+    is_counted: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
     existing: tuple[set[Key], set[Key]] = field(default_factory=lambda: (set[Key](), set[Key]()))
 
@@ -213,7 +215,7 @@ class Effects:
         state, lanes = self.state, self.both.before
         running = state.running(everywhere=move.everywhere)
         rest = _rest(lanes, a.operands[0], move.to) if a.definitions else ()
-        beside = [*rest, *self.both.moves[False].beside(a, move)]
+        beside = [*rest, *self.both.moves[False].beside(a, move, after=False)]
         if move.thread >= 0:
             self._lane_names(move)
         elif move.undef:
@@ -230,7 +232,7 @@ class Effects:
         state, lanes = self.state, self.both.after
         running = state.running(everywhere=move.everywhere)
         rest = _rest(lanes, b.operands[0], move.to) if b.definitions else ()
-        beside = [*rest, *self.both.moves[True].beside(b, move)]
+        beside = [*rest, *self.both.moves[True].beside(b, move, after=True)]
         if move.thread >= 0:
             self._lane_places(move)
         elif move.undef:

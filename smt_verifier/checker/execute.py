@@ -121,13 +121,15 @@ class Execution(Effects):
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self._spoil_frame(a, opcode, after=False)
         if move is not None:
+            if self.both.is_counted and opcode.value("spill") and move.vector[0]:
+                raise Refused("instruction-sequence", f"{a.opcode}: accesses are counted", f"line {a.line} before")
             self._killed_by_moves |= self.both.before.operand_keys(a).killed_scalars
             self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
         elif "no-code" in opcode.traits:
             self.without_code(a, undefined="undefines" in opcode.traits)
-        elif is_dropped(a, opcode, self.both.before):
+        elif is_dropped(a, opcode, self.both.before, is_counted=self.both.is_counted):
             self._remember(number)
             self.drop(a)
             self.remember_result(number)

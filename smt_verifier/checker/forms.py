@@ -323,6 +323,9 @@ class Forms:
             for k in self.after.keys(o, b)
         }
         defined = {k for o in own if o.is_def and o.is_register for k in self.after.keys(o, b)}
+        if defined.isdisjoint(keys):
+            # LLVM's passes take the instruction for one that writes it (MachineInstr::definesRegister).
+            return keys
         return tuple(k for k in keys if k not in read and k not in defined)
 
     def _unread(self, a: Instruction, opcode: Opcode, pair: Pair) -> None:

@@ -94,6 +94,12 @@ class Operand:
 _SIZE = re.compile(r"(?:<([0-9]+) x s([0-9]+)>|s([0-9]+))\Z")
 
 
+def is_relative(operand: Operand) -> bool:
+    """Whether it is an address relative to its instruction (SIInstrInfo.h, MO_REL32 and the like)."""
+    flags = operand.text.startswith("target-flags(") and not operand.text.startswith("target-flags(amdgpu-abs")
+    return operand.kind is not Kind.REGISTER and flags
+
+
 def bytes_of(size: str) -> int:
     """Of a type or a number of bytes; 0: not known."""
     if size.isdigit():

@@ -226,8 +226,10 @@ class Moves:
         undef = "undef" in (scalar if saves else register).flags
         return Move(to, of, (False, False), undef, thread=thread.number, register=lanes, saves=saves, fresh=fresh)
 
-    def beside(self, instruction: Instruction, move: Move) -> Iterator[int]:
-        """Lanes that a move defines implicitly and does not carry (7.2), or that keep EXEC meanwhile (7.5)."""
+    def beside(self, instruction: Instruction, move: Move, *, after: bool) -> Iterator[int]:
+        """Lanes that a move (``after``: of Q) defines implicitly and does not carry (7.2), or that keep EXEC meanwhile
+        (7.5). LLVM takes a move of Q that defines a register apart from its own for one that writes it.
+        """
         read = {
             k for o in instruction.operands if o.is_use and o.is_implicit and "undef" not in o.flags
             for k in self.lanes.keys(o, instruction)
@@ -237,7 +239,8 @@ class Moves:
             if not o.is_def or not o.is_register or o.register in EXEC_NAMES:
                 continue
             keys = self.lanes.keys(o, instruction)
-            yield from (k for k in keys if k not in own and k not in read)
+            apart = after and not move.saves and own.isdisjoint(keys)
+            yield from (k for k in keys if k not in own and (apart or k not in read))
         if move.everywhere:
             yield from self.lanes.register(self.lanes.function.fields[_EXEC_COPY].strip("'$")).units[
                 :: self.lanes.grain

@@ -12,7 +12,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from smt_verifier.checker.model import Block, Function, Instruction, Kind, MemoryOperand, bytes_of
+from smt_verifier.checker.assembly import counts_accesses, is_obscure
+from smt_verifier.checker.model import (
+    Block,
+    Function,
+    Instruction,
+    Kind,
+    MemoryOperand,
+    bytes_of,
+    is_relative,
+)
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, tables
 from smt_verifier.checker.text import read
@@ -31,6 +40,8 @@ _APART = frozenset({1, 3, 4, 5, 7, 8})
 _SPACE = re.compile(r", addrspace ([0-9]+)\Z")
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _OBJECTS = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
+_COUNTED = ("DS_", "EXP", "IMAGE_", "LDS_")
+"""Instructions that are counted like accesses to memory, whether or not they are."""
 _VIRTUAL = 1 << 32
 
 
@@ -51,10 +62,11 @@ def check_order(before: str, after: str, certificate: str, processor: str, name:
         raise Refused("order", "more than the order of instructions differs")
     orders = _orders(certificate, old[0])
     moved, frame = 0, _frame(old[0])
+    counted = counts_accesses(old[0], obscure=is_obscure(p))
     for number, (a, b) in enumerate(zip(old[0].blocks, new[0].blocks, strict=True)):
         if _of_block(a) != _of_block(b):
             raise Refused("order", "more than the order of instructions differs", f"bb.{a.number}")
-        moved += _check_block(_groups(a), _groups(b), orders.get(number), frame)
+        moved += _check_block(_groups(a), _groups(b), orders.get(number), frame, counted=counted)
     return moved
 
 
@@ -191,6 +203,7 @@ def _stays(i: Instruction) -> bool:
         or ("indirect" in traits and not ("reach=writes" in traits and description.definitions))
         or ("meta" in traits and "no-code" not in traits)
         or ("relative" in traits and any(not o.is_register and o.kind is not Kind.IMMEDIATE for o in i.operands))
+        or any(map(is_relative, i.operands))
         or _has_no_effect(i, description)
         or not i.flags.isdisjoint(_STAYING_FLAGS)
         or any(not attribute.startswith(_MAY_MOVE) for attribute in i.tail)
@@ -224,9 +237,16 @@ def _is_everywhere(i: Instruction) -> bool:
 
 
 def _check_block(
-    p: list[list[Instruction]], q: list[list[Instruction]], order: list[int] | None, frame: Collection[int]
+    p: list[list[Instruction]],
+    q: list[list[Instruction]],
+    order: list[int] | None,
+    frame: Collection[int],
+    *,
+    counted: bool,
 ) -> int:
-    """``order``: for each group of Q the number of P's, or None where they stand alike; ``frame``: see ``_frame``."""
+    """``order``: for each group of Q the number of P's, or None where they stand alike; ``frame``: see ``_frame``;
+    ``counted``: accesses to memory are (16.5).
+    """
     alike = list(range(len(p)))
     order = alike if order is None else order
     if len(q) != len(p) or sorted(order) != alike:
@@ -241,7 +261,7 @@ def _check_block(
     given = [_item(q[at], frame) for at in sorted(alike, key=order.__getitem__)]
     _check_staying(given, order)
     _check_registers(given, order)
-    _check_memory(given, order)
+    _check_memory(given, order, counted=counted)
     return sum(at != of for at, of in enumerate(order))
 
 
@@ -299,15 +319,16 @@ def _sequences(items: list[_Item], order: Sequence[int], unread: int) -> dict[in
     return result
 
 
-def _check_memory(items: list[_Item], order: list[int]) -> None:
-    pending = dict.fromkeys(n for n, item in enumerate(items) if item.memory or item.everywhere)
+def _check_memory(items: list[_Item], order: list[int], *, counted: bool) -> None:
+    counts = [counted and any(i.opcode.startswith(_COUNTED) for i in item.instructions) for item in items]
+    pending = dict.fromkeys(n for n, item in enumerate(items) if item.memory or item.everywhere or counts[n])
     for of in order:
         if of not in pending:
             continue
         for earlier in pending:
             if earlier == of:
                 break
-            if _meet(items[earlier], items[of]):
+            if counted or _meet(items[earlier], items[of]):
                 what = f"{items[of].instructions[0].opcode} passes {items[earlier].instructions[0].opcode}"
                 raise Refused("order-memory", f"{what}, and both may access the same memory", _where(items[of]))
         del pending[of]

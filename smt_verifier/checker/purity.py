@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from smt_verifier.checker.lanes import Lanes
-from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand
+from smt_verifier.checker.model import Instruction, MemoryOperand, Operand, is_relative
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES
 
-_RELATIVE = "target-flags("
-_ABSOLUTE = "target-flags(amdgpu-abs"
 _CONSTANT_MEMORY = ", addrspace 4"
 
 
@@ -19,16 +17,18 @@ def is_pure(instruction: Instruction, opcode: Opcode, lanes: Lanes) -> bool:
         return False
     if not _is_plain(instruction) or not all(_is_pure_operand(o, lanes) for o in instruction.operands):
         return False
-    if "relative" not in opcode.traits and any(_is_relative(o) for o in instruction.operands):
+    if "relative" not in opcode.traits and any(is_relative(o) for o in instruction.operands):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_is_invariant, instruction.memory))
     return not instruction.memory and ("nofpexcept" in instruction.flags or "may-raise" not in opcode.traits)
 
 
-def is_dropped(instruction: Instruction, opcode: Opcode, lanes: Lanes) -> bool:
-    """Whether P may have it and Q not: it is pure, or loads and does nothing else (8.4)."""
-    loads = "plain-load" in opcode.traits and bool(instruction.memory) and _is_plain(instruction)
+def is_dropped(instruction: Instruction, opcode: Opcode, lanes: Lanes, *, is_counted: bool) -> bool:
+    """Whether P may have it and Q not: it is pure, or loads and does nothing else (8.4); ``is_counted``: P waits for a
+    number of accesses.
+    """
+    loads = "plain-load" in opcode.traits and bool(instruction.memory) and _is_plain(instruction) and not is_counted
     return (loads and all(map(_is_quiet, instruction.memory))) or is_pure(instruction, opcode, lanes)
 
 
@@ -49,15 +49,6 @@ def _is_invariant(memory: MemoryOperand) -> bool:
     """Whether it gives the same wherever it is read again."""
     safe = memory.dereferenceable or memory.rest.endswith(_CONSTANT_MEMORY)
     return _is_quiet(memory) and memory.invariant and safe
-
-
-def _is_relative(operand: Operand) -> bool:
-    """Whether it is an address relative to its instruction (SIInstrInfo.h, MO_REL32 and the like)."""
-    return (
-        operand.kind is not Kind.REGISTER
-        and operand.text.startswith(_RELATIVE)
-        and not operand.text.startswith(_ABSOLUTE)
-    )
 
 
 def _is_pure_operand(operand: Operand, lanes: Lanes) -> bool:

@@ -346,7 +346,7 @@ class Ways:
             elif move is None:
                 defined |= own
             else:
-                lost.update(both.moves[False].beside(i, move))
+                lost.update(both.moves[False].beside(i, move, after=False))
                 (lost if move.undef else defined).update(_cells(move))
                 lost |= cells[move.register[0]] if move.fresh else NONE
         return lost, defined

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from smt_verifier.checker.model import Block, Function, Instruction, Kind, Operand
+from smt_verifier.checker.model import Block, Function, Instruction, Kind, Operand, is_relative
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, Tables
 
@@ -46,6 +46,8 @@ def well_formed(function: Function, tables: Tables) -> None:
                 raise Refused("instruction", f"{opcode.name} without a register mask", _where(instruction))
             if _keeps_a_part(instruction, opcode):
                 raise Refused("instruction", f"{opcode.name} keeps a part of what nothing reads", _where(instruction))
+            if _is_apart(instruction):
+                raise Refused("instruction", f"{opcode.name}: nothing keeps its distance", _where(instruction))
             if _has_immediate(instruction, opcode, "beyond"):
                 raise Refused("instruction", f"{opcode.name} reads beyond its operands", _where(instruction))
         _check_control(place, function, described)
@@ -116,6 +118,12 @@ def _keeps_a_part(instruction: Instruction, opcode: Opcode) -> bool:
     if any(row.tied_to == 0 for row in opcode.operands) or any(op.tied == 0 for op in instruction.operands):
         return False
     return _has_immediate(instruction, opcode, "keeps")
+
+
+def _is_apart(instruction: Instruction) -> bool:
+    """Whether it has an address relative to itself, and something may come between it and what that is added to."""
+    alone = not instruction.in_bundle and not instruction.opcode.startswith("SI_PC_ADD_REL_OFFSET")
+    return alone and any(map(is_relative, instruction.operands))
 
 
 def _has_immediate(instruction: Instruction, opcode: Opcode, trait: str) -> bool:

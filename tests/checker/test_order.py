@@ -80,6 +80,11 @@ CLOCK = "$sgpr8_sgpr9 = S_MEMTIME"
 HARDWARE = "$sgpr8 = S_GETREG_B32 1, implicit $mode"
 PC = "$sgpr8_sgpr9 = S_GETPC_B64"
 WIDER = "$exec = S_OR_B64 $exec, $sgpr8_sgpr9, implicit-def dead $scc"
+TO_LDS = (
+    "BUFFER_LOAD_DWORD_LDS_OFFEN $vgpr0, $sgpr8_sgpr9_sgpr10_sgpr11, 0, 0, 0, 0, implicit $exec, implicit $m0 "
+    ":: (load (s32), addrspace 8), (store (s32), addrspace 3)"
+)
+COUNTED = "S_WAITCNT 3953"
 SWAP = [1, 0]
 
 WRONG: dict[str, tuple[list[str], list[int], str]] = {
@@ -179,6 +184,14 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "load_of_what_is_stored": ([store(1, INTO.format(P, 1)), load(3)], SWAP, "order-memory"),
     "store_before_the_load": ([load(3), store(1, INTO.format(P, 1))], SWAP, "order-memory"),
     "two_stores": ([store(1), store(2)], SWAP, "order-memory"),
+    "accesses_that_a_wait_counts": ([TO_LDS, load(3), COUNTED, BARRIER], [1, 0, 2, 3], "order-memory"),
+    "accesses_that_assembly_counts": (
+        [TO_LDS, load(3), 'INLINEASM &"s_waitcnt vmcnt(1)", 1 /* sideeffect attdialect */'], [1, 0, 2], "order-memory",
+    ),
+    "swizzle_that_a_wait_counts": (
+        [LDS_STORE.format(1, 0, INTO.format(P, 3)), "$vgpr3 = DS_SWIZZLE_B32 $vgpr2, 0, 0, implicit $exec", COUNTED],
+        [1, 0, 2], "order-memory",
+    ),
     "other_names": ([store(1, INTO.format(P, 1)), load(3, FROM.format(Q, 1))], SWAP, "order-memory"),
     "overlapping_offsets": (
         [store(1, INTO.format(P, 1)), load(3, "load (s32) from %ir.p + 2, addrspace 1", 2)], SWAP, "order-memory",
@@ -261,6 +274,9 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
         ["$sgpr6_sgpr7 = S_MOV_B64_IMM_PSEUDO target-flags(amdgpu-rel64) &there", "$sgpr8 = S_MOV_B32 1"],
         SWAP, "order-stays",
     ),
+    "offset_apart_from_the_program_counter": (
+        ["$sgpr8 = S_MOV_B32 target-flags(amdgpu-rel32-lo) @k + 4", "$sgpr6 = S_MOV_B32 1"], SWAP, "order-stays",
+    ),
     "register_chosen_by_m0": (
         ["$vgpr3 = V_MOVRELS_B32_e32 $vgpr1, implicit $m0, implicit $exec", add(2, 0, 0)], SWAP, "order-stays",
     ),
@@ -281,6 +297,7 @@ RIGHT: dict[str, tuple[list[str], list[int]]] = {
     "independent": ([add(3, 1, 2), add(4, 1, 2)], SWAP),
     "reads_of_one_register": ([add(3, 1, 1), add(4, 1, 1), add(5, 1, 1)], [2, 0, 1]),
     "two_accumulators": ([FIRST, SECOND], SWAP),
+    "arithmetic_over_what_a_wait_counts": ([load(3), add(4, 1, 2), COUNTED], [1, 0, 2]),
     "two_loads": ([load(3), load(4, FROM.format(Q, 1))], SWAP),
     "offsets_that_do_not_overlap": (
         [store(1, INTO.format(P, 1)), load(3, "load (s32) from %ir.p + 4, addrspace 1", 4)],

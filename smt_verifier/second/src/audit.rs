@@ -7,7 +7,7 @@ use crate::context::{is_coarse, resolve, Context, Premises};
 use crate::header::Objects;
 use crate::model::{need, Done, File, Function, Instruction, Kind, Refused};
 use crate::tables::tables;
-use crate::{certificate, check, header, joined, limits, module, text, wellformed};
+use crate::{certificate, check, forms, header, joined, limits, module, text, wellformed};
 
 /// The rule of an error in how the program was called; no text is at fault.
 pub const USAGE: &str = "usage";
@@ -77,6 +77,7 @@ pub fn with_context<T>(
     context.keeps_frame_pointer = strings.get("frame-pointer").is_some_and(|which| which != "none");
     context.premises = premises;
     context.is_obscure = is_obscure;
+    context.is_counted = forms::counts_accesses(&x, is_obscure);
     then(&mut context)
 }
 
@@ -107,7 +108,7 @@ fn promises(file: &File, name: &str) -> BTreeSet<u32> {
 }
 
 /// Whether some assembly of a file may be other than its texts show (spec 5.4).
-fn is_obscure(file: &File) -> bool {
+pub fn is_obscure(file: &File) -> bool {
     let operands = file.functions.iter().flat_map(Function::operands);
     let mut texts = operands.filter(|o| o.kind == Kind::AsmString);
     let is_defining = file.module.lines().any(|line| line.starts_with("module asm"));

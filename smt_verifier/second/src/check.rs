@@ -18,6 +18,7 @@ use crate::moves;
 use crate::propagated::Propagated;
 use crate::tables::{tables, Register};
 use crate::threads::{Side, State, WAVE};
+use crate::vccz;
 
 /// What is known of both texts without a certificate.
 pub struct Texts {
@@ -134,8 +135,10 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     slots_have_one_file(context)?;
     behind::check(context, context.after)?;
     behind::kept_in_lanes(context.after)?;
+    vccz::check(context, context.after)?;
     for text in &propagated.texts {
         behind::check(context, text)?;
+        vccz::check(context, text)?;
         let more = joined::check(context, text)?;
         left.iter_mut().zip(more).for_each(|(left, more)| left.join(more));
     }
@@ -942,6 +945,13 @@ impl<'a> Walk<'a> {
         let moved = moves::read(self.context, self.context.before, p)?;
         let defined = p.lanes(Operand::is_def);
         let effect = if let Some(moved) = &moved {
+            let is_access = p.spill().is_some_and(|(kind, ..)| kind != "S");
+            ensure!(
+                !(self.context.is_counted && is_access),
+                "instruction-sequence",
+                p,
+                "accesses are counted, and it is one"
+            );
             moved.apply(&mut self.state, Side::Name);
             Effect::default()
         } else if p.has("no-code") && !defined.iter().any(|lane| lane.is_exec()) {
@@ -949,7 +959,7 @@ impl<'a> Walk<'a> {
             Effect::default()
         } else {
             ensure!(!defined.iter().any(|lane| lane.is_exec()), "exec", p, "it stands alone and writes EXEC");
-            let dropped = forms::is_pure(p) || forms::is_plain_load(p);
+            let dropped = forms::is_pure(p) || forms::is_plain_load(p) && !self.context.is_counted;
             ensure!(dropped, "instruction-sequence", p, "it stands alone");
             let effect = Effect::of(self.context, &mut self.state, p)?;
             let ((run, _), waiting) = (self.concerned(p), self.waiting_others(p));
@@ -1236,8 +1246,14 @@ impl<'a> Walk<'a> {
     /// Spec 5.3, 5.10. `lost`: of a wide product only the lower half of the result is known (spec 5.11).
     fn write(&mut self, p: &Instruction, q: &Instruction, run: &[usize], lost: bool) {
         let read = q.lanes(|o| o.is(IMPLICIT) && o.reads());
-        let added = q.operands.iter().skip(p.operands.len()).filter(|o| o.is_def()).flat_map(|o| &o.lanes);
-        added.filter(|place| !read.contains(place)).for_each(|place| self.state.lose(*place, Side::Place, run));
+        let own: Vec<Lane> =
+            q.operands.iter().take(p.operands.len()).filter(|o| o.is_def()).flat_map(|o| o.lanes.clone()).collect();
+        for added in q.operands.iter().skip(p.operands.len()).filter(|o| o.is_def()) {
+            // LLVM's passes take the instruction for one that writes it (MachineInstr::definesRegister).
+            let apart = !added.lanes.iter().any(|place| own.contains(place));
+            let lost = added.lanes.iter().filter(|place| apart || !read.contains(place));
+            lost.for_each(|place| self.state.lose(*place, Side::Place, run));
+        }
         self.blank(q, Side::Place, run);
         self.blank(p, Side::Name, run);
         let waiting = self.waiting_others(p);

@@ -59,6 +59,8 @@ pub struct Context<'a> {
     pub premises: Premises,
     /// Assembly may be other than its text shows (spec 5.4).
     pub is_obscure: bool,
+    /// P waits for a number of accesses to memory (spec 8.4).
+    pub is_counted: bool,
     pub has_virtual: bool,
     /// Units of the stack pointer and the like: a write of them moves the slots (spec 6).
     pub frame_units: Set<u32>,
@@ -211,6 +213,7 @@ impl<'a> Context<'a> {
             reserved_after: reserved.collect(),
             premises: Premises::default(),
             is_obscure: false,
+            is_counted: false,
             has_virtual: after.has_virtual(),
             frame_units: frame_units([before, after]),
             moved_units: defined(before, is_moving),

@@ -225,7 +225,7 @@ pub fn is_pure(i: &Instruction) -> bool {
     let raises = i.has("may-raise") && !i.flags.iter().any(|flag| flag == "nofpexcept");
     let alone = i.bundle == [false; 3] && i.tail.is_empty() && i.definitions == 1;
     let fits = |o: &Operand| {
-        let relative = o.text.contains("rel32") || o.text.contains("rel64") || o.kind == Kind::Block;
+        let relative = o.is_relative() || o.kind == Kind::Block;
         let by_register = o.register.is_none_or(|register| {
             let special =
                 register.file == 'x' && !matches!(register.name.as_str(), "scc" | "vcc" | "vcc_lo" | "vcc_hi");
@@ -237,6 +237,14 @@ pub fn is_pure(i: &Instruction) -> bool {
         by_register && (!relative || i.has("relative"))
     };
     (invariant || by_opcode) && alone && !raises && i.operands.iter().all(fits)
+}
+
+/// Whether a function waits for accesses to memory, or may: until at most so many are under way (S_WAITCNT, S_WAIT_LOADCNT). With
+/// one less behind it, or in another order, an access is not done then (spec 8.4, 16.5).
+pub fn counts_accesses(function: &Function, is_obscure: bool) -> bool {
+    let waits = |text: &str| is_obscure || text.to_ascii_lowercase().contains("wait");
+    function.instructions().any(|i| i.name.starts_with("S_WAIT"))
+        || function.operands().any(|o| o.kind == Kind::AsmString && waits(&o.text))
 }
 
 /// Whether an instruction of P may be left out because it only loads (spec 8.1).

@@ -24,4 +24,5 @@ pub mod state;
 pub mod tables;
 pub mod text;
 pub mod threads;
+pub mod vccz;
 pub mod wellformed;

@@ -296,6 +296,12 @@ impl Operand {
         self.kind == Kind::Register
     }
 
+    /// An address relative to its instruction.
+    pub fn is_relative(&self) -> bool {
+        let flags = self.text.strip_prefix("target-flags(");
+        !self.is_register() && flags.is_some_and(|flags| !flags.starts_with("amdgpu-abs"))
+    }
+
     pub fn is_def(&self) -> bool {
         self.is_register() && self.is(DEF)
     }

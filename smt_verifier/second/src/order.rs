@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::audit::USAGE;
+use crate::audit::{is_obscure, USAGE};
+use crate::forms::counts_accesses;
 use crate::header::registers_in;
 use crate::model::{ensure, need, Block, Done, Function, Instruction, Kind, MemoryOperand, Operand, Refused};
 use crate::model::{DEF, KILLED};
@@ -31,13 +32,14 @@ pub fn check(before: &str, after: &str, certificate: &str, cpu: &str, name: Opti
         Ok(need!(only, USAGE, "", "name one function of both texts with --function=NAME"))
     };
     let modules = p.module == q.module;
+    let is_obscure = is_obscure(&p);
     let (old, new) = (one(p.functions)?, one(q.functions)?);
     ensure!(modules && same_head(&old, &new), "order", "", "more than the order of instructions differs");
     let orders = read(certificate, &old)?;
-    let (mut moved, frame) = (0, frame(&old));
+    let (mut moved, frame, counted) = (0, frame(&old), counts_accesses(&old, is_obscure));
     for (number, (a, b)) in old.blocks.iter().zip(&new.blocks).enumerate() {
         ensure!(same_block(a, b), "order", a.line, "more than the order of instructions differs");
-        moved += check_block(&items(a, &frame), &items(b, &frame), orders.get(&number))?;
+        moved += check_block(&items(a, &frame), &items(b, &frame), orders.get(&number), counted)?;
     }
     Ok(moved)
 }
@@ -185,6 +187,7 @@ fn stays(i: &Instruction) -> bool {
         || i.has("indirect") && !(i.has("reach=writes") && i.opcode.definitions > 0)
         || i.has("meta") && !i.has("no-code")
         || i.has("relative") && i.operands.iter().any(|o| !o.is_register() && o.kind != Kind::Immediate)
+        || i.operands.iter().any(Operand::is_relative)
         || i.flags.iter().any(|flag| ["frame-setup", "frame-destroy", "bb-prolog"].contains(&flag.as_str()))
         || i.tail.iter().any(|text| !text.starts_with("mmra ") && !text.starts_with("debug-"))
         || i.memory.iter().any(|memory| memory.volatile || memory.atomic)
@@ -298,7 +301,8 @@ fn bytes_of(kind: &str) -> Option<i64> {
     Some((bits + 7) / 8)
 }
 
-fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>) -> Done<usize> {
+/// `counted`: accesses to memory are (16.5).
+fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>, counted: bool) -> Done<usize> {
     let order = order.cloned().unwrap_or_else(|| (0..p.len()).collect());
     let once: BTreeSet<usize> = order.iter().copied().filter(|of| *of < p.len()).collect();
     let each = order.len() == p.len() && q.len() == p.len() && once.len() == p.len();
@@ -320,7 +324,7 @@ fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>) -> Do
         highest = highest.max(Some(*of));
     }
     check_registers(&items, &order)?;
-    check_memory(&items, &order)?;
+    check_memory(&items, &order, counted)?;
     Ok(order.iter().enumerate().filter(|(at, of)| at != *of).count())
 }
 
@@ -386,16 +390,21 @@ fn check_registers(items: &[&Item<'_>], order: &[usize]) -> Done {
     Ok(())
 }
 
-fn check_memory(items: &[&Item<'_>], order: &[usize]) -> Done {
-    let mut waiting: BTreeSet<usize> =
-        (0..items.len()).filter(|of| items[*of].anywhere || !items[*of].memory.is_empty()).collect();
+fn check_memory(items: &[&Item<'_>], order: &[usize], counted: bool) -> Done {
+    // What is counted like an access to memory, whether or not it is one.
+    let is_like = |i: &Instruction| ["DS_", "EXP", "IMAGE_", "LDS_"].iter().any(|word| i.name.starts_with(word));
+    let counts = |item: &Item<'_>| counted && item.instructions.iter().any(|i| is_like(i));
+    let mut waiting: BTreeSet<usize> = (0..items.len())
+        .filter(|of| items[*of].anywhere || !items[*of].memory.is_empty() || counts(items[*of]))
+        .collect();
     for of in order {
         if !waiting.remove(of) {
             continue;
         }
         for passed in waiting.range(..of) {
             let (a, b) = (items[*passed], items[*of]);
-            let meet = a.anywhere || b.anywhere || a.memory.iter().any(|m| b.memory.iter().any(|n| m.shares(n)));
+            let meet =
+                counted || a.anywhere || b.anywhere || a.memory.iter().any(|m| b.memory.iter().any(|n| m.shares(n)));
             ensure!(!meet, "order-memory", b.instructions[0], "it passes another access to the same memory,");
         }
     }

@@ -32,6 +32,8 @@ pub fn check(function: &Function, target: &Processor) -> Done {
                 "it returns, in a block that has successors"
             );
             ensure!(!keeps_a_part(i), "well-formed", i, "it keeps a part of what it does not read");
+            let is_apart = !i.bundle[0] && !i.name.starts_with("SI_PC_ADD_REL_OFFSET") && has(&Operand::is_relative);
+            ensure!(!is_apart, "well-formed", i, "an address relative to it, and nothing keeps its distance");
             ensure!(!has_immediate(i, "beyond"), "well-formed", i, "it reads registers behind those of its operands");
             let may_stand = |other: &Instruction| i.has("terminator") || i.has("trap") && other.has("barrier");
             ensure!(terminator.is_none_or(may_stand), "well-formed", i, "it stands behind a terminator");

@@ -35,7 +35,7 @@ fn added_operands_say_nothing_new() {
         ("implicit-def $sgpr_null", "operands"),
         ("implicit internal $vgpr0", "operands"),
         ("implicit-def $m0", "reserved-register"),
-        ("implicit-def $vgpr0", ""),
+        ("implicit-def $vgpr0", "value"),
         ("implicit killed $vgpr0", "value"),
     ] {
         let after = [&format!("S_NOP 1, implicit $vgpr0, {added}"), "S_NOP 0, implicit $vgpr0"];
@@ -73,13 +73,18 @@ fn a_whole_wave_writes_all_threads_and_v_set_inactive_reads_each_operand_in_some
 }
 
 #[test]
-fn a_move_defines_implicitly_what_it_reads_implicitly() {
+fn a_move_keeps_what_it_reads_and_defines_implicitly_if_it_writes_a_part_of_that() {
     let before = ["%0:vgpr_32 = COPY $vgpr7", "S_NOP 1", "S_NOP 0, implicit %0", "S_NOP 0, implicit %0"];
-    for (more, expected) in
-        [("", ""), (", implicit-def $vgpr0", "value"), (", implicit-def $vgpr0, implicit $vgpr0", "")]
-    {
-        let copy = format!("$vgpr40 = COPY $vgpr0{more}");
-        let after = ["$vgpr0 = COPY $vgpr7", &copy, "S_NOP 1", "S_NOP 0, implicit $vgpr0", "S_NOP 0, implicit $vgpr40"];
+    for (more, expected) in [
+        ("", ""),
+        (", implicit-def $vgpr41", "value"),
+        (", implicit-def $vgpr41, implicit $vgpr41", "value"),
+        (", implicit-def $vgpr40_vgpr41", "value"),
+        (", implicit-def $vgpr40_vgpr41, implicit $vgpr41", ""),
+    ] {
+        let copy = format!("$vgpr40 = COPY $vgpr41{more}");
+        let after =
+            ["$vgpr41 = COPY $vgpr7", &copy, "S_NOP 1", "S_NOP 0, implicit $vgpr41", "S_NOP 0, implicit $vgpr40"];
         assert_eq!(rule(&["vgpr_32"], "$vgpr7", &before, &after, "1- 2+ 4="), expected, "{more}");
     }
 }
