@@ -224,7 +224,10 @@ class Planned(Struct):
 
         if plan not in self.known_too_many:
             file = self.shared.parsed(self.pre_ra(plan), self.work.path)
-            problems = (build_problem(file, function, self.work.target, "vgpr") for function in file.functions)
+            problems = (
+                build_problem(file, function, self.work.target, "vgpr", pressure_alone=True)
+                for function in file.functions
+            )
             self.known_too_many[plan] = sum(map(most_too_many, problems))
         return self.known_too_many[plan]
 
