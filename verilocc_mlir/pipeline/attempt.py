@@ -249,6 +249,7 @@ class Attempted(Struct, frozen=True):
         problem: the question of the last attempt, None if none could be built.
         function: the function with its registers, None if no attempt was proved and rewritten.
         spills: what was spilled for the last attempt.
+        is_too_dear: more would have to be spilled than ``AttemptLimits.most_spilled``.
     """
 
     attempts: tuple[Attempt, ...]
@@ -256,6 +257,7 @@ class Attempted(Struct, frozen=True):
     problem: AllocationProblem | None = None
     function: MachineFunction | None = None
     spills: tuple[SpillAction, ...] = ()
+    is_too_dear: bool = False
 
     @property
     def lacks_room(self) -> bool:
@@ -365,6 +367,7 @@ def try_allocators(
             if relieved is None or (held is not None and relieved.cost >= _burden(held)):
                 break
             if sum(action.cost for action in relieved.actions if action.kind == "spill") > limits.most_spilled:
+                attempted = replace(attempted, is_too_dear=True)
                 break
             if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue

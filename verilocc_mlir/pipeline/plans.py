@@ -154,6 +154,7 @@ class Planned(Struct):
         known_too_many: answers of ``too_many``.
         most_spilled: with another plan than the default one, by function, how many 32-bit registers our allocators may
             expect to store and reload, by estimated executions: half more than LLVM's own compile does.
+        limits_default: the same with the default plan.
     """
 
     work: Work
@@ -163,6 +164,7 @@ class Planned(Struct):
     allocating: Allocating = Runs
     known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
     most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
+    limits_default: bool = False
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _in_order: set[Plan] = field(default_factory=set[Plan])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
@@ -276,9 +278,14 @@ class Planned(Struct):
         if text not in self._runs:
             work = replace(self.work, compiler=self._compiler(plan))
             runs = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
-            runs.most_spilled = {} if text == self.pre else self.most_spilled
+            runs.most_spilled = self.most_spilled if self.limits_default or text != self.pre else {}
             self._runs[text] = runs
         return self._runs[text]
+
+    def lift_default_limit(self) -> None:
+        """Let the default plan spill as much as it takes; its text is allocated anew."""
+        self.limits_default = False
+        self._runs.pop(self.pre, None)
 
     def cost(self, plan: Plan, variant: Variant = OURS) -> dict[str, KernelCost] | None:
         """The modelled cost of each function in the final code of our allocation, which is not audited; None where our
