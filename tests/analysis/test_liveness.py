@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from builders import machine_function
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes
-from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
+from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness, set_bits
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MachineFunction
 
@@ -23,6 +24,11 @@ def live(body: str, *, implicit_def_holds: bool = False) -> LaneLiveness:
 
 def ranges(body: str, vreg: int = 0) -> list[tuple[int, list[tuple[int, int]]]]:
     return [(g.lanes, list(g.segments)) for g in live(body).ranges[vreg]]
+
+
+@pytest.mark.parametrize("ones", [(), (0,), (700,), (3, 64, 65, 999), range(1000), range(0, 1000, 3)])
+def test_the_ones_of_a_number_are_found_however_many_they_are(ones: Iterable[int]) -> None:
+    assert set_bits(sum(1 << one for one in ones)) == [*ones]
 
 
 def test_value_from_definition_to_last_read() -> None:

@@ -11,8 +11,10 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.candidates import AS_IT_IS, LABELLED, SLOTS, Answer, Candidate, candidate_costs
 from verilocc_mlir.pipeline.effort import BESIDE, packing
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
-from verilocc_mlir.pipeline.runs import OURS
+from verilocc_mlir.pipeline.portfolio import Portfolio
+from verilocc_mlir.pipeline.runs import OURS, Result
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.toolchain.ir_compat import with_attributes
 
 ATTENTION = (DEMO_KERNELS / "attn_d64.gfx1100.opt.ll").read_text()
@@ -102,3 +104,32 @@ def test_another_plan_may_spill_no_more_than_llvm() -> None:
     assert default is not None
     assert default["attn"].spills.weighted > 0
     assert trackers is None
+
+
+def test_the_default_plan_is_limited_until_the_limit_is_lifted() -> None:
+    limited = given.__wrapped__(96)
+    limited.most_spilled, limited.limits_default = {"attn": 0.0}, True
+    assert limited.cost(DEFAULT) is None
+    assert limited.runs(DEFAULT).is_too_dear(OURS)
+    limited.lift_default_limit()
+    assert limited.cost(DEFAULT) is not None
+    assert not limited.runs(DEFAULT).is_too_dear(OURS)
+
+
+def test_ours_is_taken_however_much_it_spills_where_llvms_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verilocc_mlir.pipeline.portfolio.ESTIMATED", 0.0)
+    limited = given.__wrapped__(96)
+    code = limited.work.compiler.direct(limited.ir, "asm")
+
+    def kernels() -> dict[str, Resources]:
+        return {"attn": Resources(0, 0, 0, 0, 1, 4, 1)}
+
+    portfolio = Portfolio(limited, ["attn"], lambda: code, kernels)
+    kept = portfolio.kept()
+    assert kept is not None
+    assert kept.is_llvms
+    assert "1.5 times" in kept.result.phases["attn"][-1].fallback_reason
+    monkeypatch.setattr("verilocc_mlir.pipeline.runs.Runs.plain", lambda *_: Result())
+    again = Portfolio(given.__wrapped__(96), ["attn"], lambda: code, kernels).kept()
+    assert again is not None
+    assert again.candidates == {"attn": Candidate(DEFAULT, OURS)}

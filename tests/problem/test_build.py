@@ -17,6 +17,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import PHASES, Affinity, AllocationProblem, LiveRange
 from verilocc_mlir.problem.schema import problem_from_json, to_json
+from verilocc_mlir.spilling.relieve import pressures
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
 
@@ -206,6 +207,8 @@ def test_every_kernel(path: Path) -> None:
         for phase in ("sgpr", "vgpr"):
             found = build_problem(file, function, target(cpu_of(path)), phase)
             assert problem_from_json(to_json(found)) == found
+            of_pressure = build_problem(file, function, target(cpu_of(path)), phase, pressure_alone=True)
+            assert pressures(of_pressure) == pressures(found)
             assert found.ranges
             for r in found.ranges:
                 # A use lies inside the lanes' segments unless it reads nothing; a definition always does.

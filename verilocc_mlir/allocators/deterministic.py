@@ -41,6 +41,14 @@ LAST_REPAIR_STEPS = 1500
 OTHER_REPAIR_STEPS = 400
 """Evictions allowed there for each further placement."""
 
+PATIENCE = 400
+"""Evictions in a row that may leave no less room missing. Of 31 repairs of nine kernels that may take 1,500 or 400 in
+all, four succeed, after 50, 62, 245 and 385; the last has none that helps before it is done.
+"""
+
+OTHER_PATIENCE = 200
+"""The same for each further placement."""
+
 HURRIED_REPAIR_STEPS = 40
 """Evictions allowed where the caller can spill and ask again. Of 321 such repairs of 33 kernels, seven succeed, all
 within 35 (docs/results/negative.md).
@@ -146,13 +154,13 @@ class _Search(Tables):
                 continue
             closest, *other_placements = partial
             steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
-            if closest.repair(self.parts, steps):
+            if closest.repair(self.parts, steps, PATIENCE):
                 return closest.starts
             stuck = closest
             if last:
                 # The alternative is to spill. A repair that succeeds mostly does so early: each gets a few steps.
                 for placement in sorted(other_placements, key=lambda p: len(p.waiting)):
-                    if placement.repair(self.parts, min(steps, OTHER_REPAIR_STEPS)):
+                    if placement.repair(self.parts, min(steps, OTHER_REPAIR_STEPS), OTHER_PATIENCE):
                         return placement.starts
                     stuck = min(stuck, placement, key=_area_waiting)
         raise self._fragmented(stuck)

@@ -55,6 +55,9 @@ _NEVER = 1 << 60
 _CLOSELY = 12
 """Starts that are looked at closely: those with the least overlap."""
 
+_PATIENCE_OF_ALL = 30_000
+"""Evictions in vain that all ranges together are worth: with few of them, one costs little."""
+
 
 class Starts(Struct, frozen=True, eq=False):
     """Cells at which an item may start, in the order in which they are tried, and as a set."""
@@ -165,21 +168,25 @@ class Placement:
             self.starts[member] = -1
         return self.packing.remove(item)
 
-    def repair(self, split: Callable[[Item], list[Item]], steps: int) -> bool:
+    def repair(self, split: Callable[[Item], list[Item]], steps: int, patience: int) -> bool:
         """Make room for waiting items by evicting others, which wait in turn.
 
         Each step places the largest waiting item where it evicts the least area. Items evicted before count for more,
-        so that the search does not run in circles. Joined ranges that do not fit are taken apart.
+        so that the search does not run in circles. Joined ranges that do not fit are taken apart. It is given up where
+        many evictions in a row leave no less room missing than was missing before.
 
         Args:
             split: the parts of a joined item; the item itself where it is single.
             steps: evictions allowed.
+            patience: evictions in vain allowed in a row; more where there are few ranges.
 
         Returns:
             Whether everything is placed.
         """
         evicted: dict[int, int] = {}
         waiting = self.waiting
+        least, in_vain = _NEVER, 0
+        patience = max(patience, _PATIENCE_OF_ALL // len(self.starts))
         while waiting:
             waiting.sort(key=by_area, reverse=True)
             item = waiting.pop()
@@ -190,7 +197,9 @@ class Placement:
             if len(parts) > 1:
                 waiting.extend(parts)
                 continue
-            if steps <= 0 or not candidates.order:
+            missing = item.area + sum(other.area for other in waiting)
+            least, in_vain = (missing, 0) if missing < least else (least, in_vain + 1)
+            if steps <= 0 or in_vain > patience or not candidates.order:
                 waiting.append(item)
                 return False
             steps -= 1

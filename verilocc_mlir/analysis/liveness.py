@@ -24,6 +24,7 @@ Segments are in the slot numbering of ``problem/model.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -104,8 +105,16 @@ def lane_liveness(
     return LaneLiveness(accesses, ranges, live_in, live_out)
 
 
+_DENSE = 6
+"""Digits for each one among them, up to which the ones are not looked for one by one."""
+_AS_NUMBERS = bytes.maketrans(b"01", b"\0\1")
+
+
 def set_bits(bits: int) -> list[int]:
+    """Positions of the ones, ascending."""
     text = bin(bits)[:1:-1]
+    if _DENSE * bits.bit_count() > len(text):
+        return [*compress(range(len(text)), text.encode().translate(_AS_NUMBERS))]
     positions: list[int] = []
     at = text.find("1")
     while at >= 0:
@@ -299,12 +308,14 @@ def _implicit_holds(block: tuple[Access, ...], defined_in: int, always: bool, *,
     if ends:
         return {access.index: set() for access in block}
     holding: dict[int, set[int]] = {}
-    has = set(set_bits(defined_in))
+    # Of the others nobody asks.
+    asked = {atom for access in block for atom in access.implicit}
+    has = {atom for atom in asked if defined_in >> atom & 1}
     for access in block:
         if access.implicit:
             holding[access.index] = {a for a in access.implicit if always or a in has}
         has.difference_update(access.undefines)
-        has.update(access.early, access.writes)
+        has.update(asked.intersection(access.early), asked.intersection(access.writes))
     return holding
 
 

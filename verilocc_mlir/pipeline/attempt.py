@@ -249,6 +249,7 @@ class Attempted(Struct, frozen=True):
         problem: the question of the last attempt, None if none could be built.
         function: the function with its registers, None if no attempt was proved and rewritten.
         spills: what was spilled for the last attempt.
+        is_too_dear: more would have to be spilled than ``AttemptLimits.most_spilled``.
     """
 
     attempts: tuple[Attempt, ...]
@@ -256,6 +257,7 @@ class Attempted(Struct, frozen=True):
     problem: AllocationProblem | None = None
     function: MachineFunction | None = None
     spills: tuple[SpillAction, ...] = ()
+    is_too_dear: bool = False
 
     @property
     def lacks_room(self) -> bool:
@@ -312,12 +314,16 @@ class Start(Struct):
     """Attempts at a function as it is, which come before any spill code, and what spills it.
 
     Those who spill in different ways share it: these attempts end for all of them alike.
+
+    Attributes:
+        stuck: where the last of them found no room for a range, split or whole; None: it was not tried so.
     """
 
     attempted: Attempted
     source: MachineFunction
     problem: AllocationProblem | None = None
     spiller: Spiller | None = None
+    stuck: Stuck | None = None
 
 
 def try_allocators(
@@ -361,19 +367,27 @@ def try_allocators(
             if relieved is None or (held is not None and relieved.cost >= _burden(held)):
                 break
             if sum(action.cost for action in relieved.actions if action.kind == "spill") > limits.most_spilled:
+                attempted = replace(attempted, is_too_dear=True)
                 break
             if not relieved.actions and (number or attempted.proposed[-1].partial is None):
                 continue
-            with events.measure("build"):
-                smaller = build_problem(file, relieved.function, target, phase)
-            last = spare == spares[-1]
-            chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
-            whole = again = _try(chosen, file, relieved.function, smaller, target, events, limits)
+            if relieved.actions:
+                with events.measure("build"):
+                    smaller = build_problem(file, relieved.function, target, phase)
+                last = spare == spares[-1]
+                chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
+                whole = again = _try(chosen, file, relieved.function, smaller, target, events, limits)
+            else:
+                # That function was tried, and split.
+                whole = again = replace(attempted, attempts=(), proposed=attempted.proposed[-1:])
             if held is None:
-                splits = _Splits(file, target, phase, events, limits)
-                again = splits.after(whole, relieved.function)
+                splits = _Splits(file, target, phase, events, limits, start.stuck)
+                if relieved.actions:
+                    again = splits.after(whole, relieved.function)
                 if again.lacks_room and not number and limits.spills.steps and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
+            if again is whole and not relieved.actions:
+                continue
             result = replace(_after(attempted, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
             if again.spills and relieved.actions:
                 # A little more spilled may cost less than many copies.
@@ -489,9 +503,10 @@ def begin(
         with events.measure("build"):
             problem = build_problem(file, source, target, phase)
         attempted = _after(attempted, _try(allocators, file, source, problem, target, events, limits))
+    splits = _Splits(file, target, phase, events, limits)
     if limits.spills.spare and not limits.same_text:
-        attempted = _Splits(file, target, phase, events, limits).after(attempted, source)
-    return Start(attempted, source, problem)
+        attempted = splits.after(attempted, source)
+    return Start(attempted, source, problem, stuck=splits.stuck)
 
 
 def _in_place(

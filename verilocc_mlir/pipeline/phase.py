@@ -102,6 +102,11 @@ class Draft(Struct):
         return any(f.attempts[0].cause == "fragmentation" for f in self.functions if f.attempts)
 
     @property
+    def is_too_dear(self) -> bool:
+        """Whether some function was given up because more would have to be spilled than is allowed."""
+        return any(f.attempted is not None and f.chosen is None and f.attempted.is_too_dear for f in self.functions)
+
+    @property
     def saves(self) -> bool:
         """Whether registers are saved in it, to memory or to lanes."""
         return "SI_SPILL_" in self.after and _SAVE.search(self.after) is not None

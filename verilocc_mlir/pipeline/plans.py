@@ -155,6 +155,7 @@ class Planned(Struct):
         known_lack: answers of ``lack``.
         most_spilled: with another plan than the default one, by function, how many 32-bit registers our allocators may
             expect to store and reload, by estimated executions: half more than LLVM's own compile does.
+        limits_default: the same with the default plan.
     """
 
     work: Work
@@ -164,6 +165,7 @@ class Planned(Struct):
     allocating: Allocating = Runs
     known_lack: dict[Plan, float] = field(default_factory=dict[Plan, float])
     most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
+    limits_default: bool = False
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _in_order: set[Plan] = field(default_factory=set[Plan])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
@@ -230,11 +232,14 @@ class Planned(Struct):
         from verilocc_mlir.spilling.relieve import Spiller, most_too_many
 
         if plan not in self.known_lack:
-            file, gpu = self.shared.parsed(self.pre_ra(plan), self.work.path), self.work.target
-            problems = [(function, build_problem(file, function, gpu, "vgpr")) for function in file.functions]
+            file, gpu, is_large = self.shared.parsed(self.pre_ra(plan), self.work.path), self.work.target, self.is_large
+            problems = [
+                (function, build_problem(file, function, gpu, "vgpr", pressure_alone=is_large))
+                for function in file.functions
+            ]
             with self.work.events.measure("spill"):
                 self.known_lack[plan] = sum(
-                    most_too_many(problem) if self.is_large else Spiller(function, problem, gpu).estimate()
+                    most_too_many(problem) if is_large else Spiller(function, problem, gpu).estimate()
                     for function, problem in problems
                 )
         return self.known_lack[plan]
@@ -284,9 +289,14 @@ class Planned(Struct):
         if text not in self._runs:
             work = replace(self.work, compiler=self._compiler(plan))
             runs = self.allocating(work, text, with_attributes(self.ir, plan.attributes), self.shared)
-            runs.most_spilled = {} if text == self.pre else self.most_spilled
+            runs.most_spilled = self.most_spilled if self.limits_default or text != self.pre else {}
             self._runs[text] = runs
         return self._runs[text]
+
+    def lift_default_limit(self) -> None:
+        """Let the default plan spill as much as it takes; its text is allocated anew."""
+        self.limits_default = False
+        self._runs.pop(self.pre, None)
 
     def cost(self, plan: Plan, variant: Variant = OURS) -> dict[str, KernelCost] | None:
         """The modelled cost of each function in the final code of our allocation, which is not audited; None where our

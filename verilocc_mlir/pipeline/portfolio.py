@@ -73,6 +73,7 @@ class Kept(Struct, frozen=True):
 OVER = "the seconds were over: the best that was proved by then is taken"
 ESTIMATED = 1.5
 """What an allocator expects to store and reload, over what the code does, at most: 1.2 was seen."""
+_TOO_DEAR = "ours is expected to store and reload over 1.5 times as many registers as LLVM's"
 
 
 class Portfolio(Struct):
@@ -113,6 +114,12 @@ class Portfolio(Struct):
                 gc.collect()
         while True:
             chosen = {name: self._best(name) for name in self.functions}
+            if None in chosen.values() and self._failures.get(Candidate(DEFAULT, OURS)) == _TOO_DEAR:
+                # LLVM's is not proved: ours may be, however much it spills.
+                del self._failures[Candidate(DEFAULT, OURS)]
+                self.given.lift_default_limit()
+                self._add(Candidate(DEFAULT, OURS))
+                continue
             worse = [name for name, best in chosen.items() if best is None or self._shortfalls(name, best)]
             # Of machine IR, LLVM's is that of our text already.
             if worse and self._llvm_is_wanted and self.given.ir and self._add(Candidate(DEFAULT, RESUMED)):
@@ -179,7 +186,10 @@ class Portfolio(Struct):
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
                 self._add_relieved(ours)
-            plan = extra_plan(self._prices.get(first, {}), short=self._is_short)
+            costs = self._prices.get(first, {})
+            if self._failures.get(ours) == _TOO_DEAR:
+                costs = costs or self.greedy
+            plan = extra_plan(costs, short=self._is_short)
             self._add_plans(() if plan is None else (plan,))
             if settings.effort is Effort.LEARNED:
                 self._add_stated()
@@ -233,6 +243,8 @@ class Portfolio(Struct):
         try:
             if self._llvm_spills:
                 given.most_spilled = {n: ESTIMATED * spill_traffic(cost) for n, cost in self.greedy.items()}
+                # Of several functions another one may stand well, and without LLVM's the default plan's stands alone.
+                given.limits_default = is_quick and self._llvm_is_wanted and len(self.functions) == 1
             if given.ir and (self._llvm_spills or given.runs(DEFAULT).draft(OURS) is None):
                 plans = first_plans(given, ordered=is_quick, less=is_quick and given.is_large)
                 if is_quick and plans[0].of is None:
@@ -347,6 +359,9 @@ class Portfolio(Struct):
         self.given.work.events.tell(Tried(candidate.name))
         try:
             if self._has_no_draft(candidate):
+                if self.given.runs(DEFAULT).is_too_dear(OURS):
+                    self._failures[candidate] = _TOO_DEAR
+                    return False
                 self._prove(candidate, self.functions)
             elif (costs := self._costs(candidate)) is not None:
                 self._prices[candidate] = costs

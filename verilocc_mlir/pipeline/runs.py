@@ -282,6 +282,15 @@ class Runs(Struct):
         _, scalar = self._drafted(OURS, self.pre, "sgpr")
         return scalar.saves or self._drafted(variant, self._resume(scalar.after), "vgpr")[1].saves
 
+    def is_too_dear(self, variant: Variant) -> bool:
+        """Whether ``draft`` gave nothing because more would have to be spilled than is allowed."""
+        if self.draft(variant) is not None:
+            return False
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        if not scalar.is_ours:
+            return scalar.is_too_dear
+        return self._drafted(variant, self._resume(scalar.after), "vgpr")[1].is_too_dear
+
     def is_fragmented(self, variant: Variant) -> bool:
         """Whether something was spilled for lack of a place, not of registers, in what ``draft`` gave."""
         _, scalar = self._drafted(OURS, self.pre, "sgpr")

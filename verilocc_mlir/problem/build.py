@@ -7,7 +7,7 @@ are ignored, those already placed are fixed occupations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -62,13 +62,16 @@ def phase_of(cls: RegisterClass, flags: tuple[str, ...]) -> Phase:
     return "wwm" if "WWM_REG" in flags else "vgpr"
 
 
-def build_problem(file: MirFile, function: MachineFunction, target: Target, phase: Phase) -> AllocationProblem:
+def build_problem(
+    file: MirFile, function: MachineFunction, target: Target, phase: Phase, *, pressure_alone: bool = False
+) -> AllocationProblem:
     """State the allocation problem of one phase.
 
     Args:
         file: the file ``function`` is in; its preamble holds the attributes that set budgets.
         function: pre-RA machine code as llc prints it before its pass ``greedy,0``, or a later stage of it.
         phase: which virtual registers to place.
+        pressure_alone: leave out what does not say how many registers are live where: points, affinities, preferences.
 
     Raises:
         InputError: malformed machine code: no blocks, a register without class, a subregister outside of its register.
@@ -86,7 +89,9 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
     live = phase_waiting(function, cfg, classes, members.__contains__, phase).at_matrices
     budgets, special = _budgets(file, function, target, phase)
-    points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
+    points: Mapping[int, tuple[Point, ...]] = dict.fromkeys(members, ())
+    if not pressure_alone:
+        points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
     order = sorted(
         (v for v in classes if v in members),
@@ -99,6 +104,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         u for name in special for u in physical_register(name).units
     )
     ranges = tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order)
+    wants_preferences = phase == "vgpr" and not pressure_alone
     return AllocationProblem(
         version=PROBLEM_VERSION,
         target=target.name,
@@ -108,7 +114,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         block_starts=cfg.block_starts,
         block_depths=depths,
         ranges=ranges,
-        affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
+        affinities=() if pressure_alone else affinities(function, cfg, depths, classes, ids, allowed, hints),
         fixed=fixed_occupations(
             function,
             cfg,
@@ -119,7 +125,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
         special=special,
-        preferences=preferences(function, cfg, depths, classes, ids, ranges, target) if phase == "vgpr" else (),
+        preferences=preferences(function, cfg, depths, classes, ids, ranges, target) if wants_preferences else (),
     )
 
 

@@ -414,7 +414,8 @@ def mend_implicit_vcc(mir: str) -> str:
 # holds.
 
 
-_MMRA = re.compile(r",? mmra !\d+(?=\s|,|$)", re.MULTILINE)
+_MMRA = tuple(re.compile(rf"{before} mmra !\d+(?=\s|,|$)", re.MULTILINE) for before in (",", ""))
+"""One after the other: a pattern that begins with a letter for letter is found several times as fast."""
 _READ_FROM = 24
 _LEFT_OUT = re.compile(
     r"\s+(?:\.|(?:s_wait\w*|s_delay_alu|s_nop|s_clause|global_(?:inv|wb)|buffer_(?:gl[01]_inv|inv|wbl2|wbinvl1\w*)"
@@ -432,8 +433,11 @@ def strip_mmra(mir: str) -> str:
     """The text without ``mmra !N`` on instructions; the IR module before the first function is not changed."""
     if "mmra !" not in mir:
         return mir
-    start = mir.find("\n---\n")
-    return mir[: max(start, 0)] + _MMRA.sub("", mir[max(start, 0) :])
+    start = max(mir.find("\n---\n"), 0)
+    machine = mir[start:]
+    for pattern in _MMRA:
+        machine = pattern.sub("", machine)
+    return mir[:start] + machine
 
 
 def loses_mmra(ir: str, version: Sequence[int]) -> bool:
