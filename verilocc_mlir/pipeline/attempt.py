@@ -219,7 +219,7 @@ def _refuted(problem: AllocationProblem, proposal: Proposal, proof: ProofResult)
 _FINDINGS_KEPT = 20
 _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 
-SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
+SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32, 64)
 """Registers left free at every point when spilling, tried in this order: tuples need room to be placed. Of large
 functions every other one is tried, from the third on."""
 

@@ -168,7 +168,7 @@ class Witnesses:
         ceiling = t.shares(t.grants[grant])[share]
         placement = Placement(self._joining.items, t.fixed, t.candidates, t.hints, t.cells, ceiling)
         placement.run(STRATEGIES[order])
-        if placement.waiting and not (steps and placement.repair(t.parts, steps)):
+        if placement.waiting and not (steps and placement.repair(t.parts, steps, patience=steps)):
             return None
         self._witnesses[key] = placement
         return placement
