@@ -261,4 +261,5 @@ def test_the_plan_that_lacks_least_stands_in_for_the_default_one() -> None:
     assert tightest(10, {fewest: 9.8, trackers: 10}) == (trackers, fewest)
     assert tightest(10, {trackers: 10, fewest: 12}) == (trackers,)
     assert tightest(10, {trackers: 11, fewest: 12}) == ()
+    assert tightest(10, {fewest: 10}) == ()
     assert tightest(10, {}) == ()

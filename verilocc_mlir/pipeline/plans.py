@@ -387,7 +387,7 @@ def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) ->
 
     Args:
         ordered: its text in an order of our own comes first, where there are enough registers at every point so.
-        less: only plans that lack less, by ``LESS``; else those, too, that lack as much.
+        less: only plans that lack less by ``LESS``.
 
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
@@ -405,13 +405,15 @@ def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) ->
 
 
 def tightest(most: float, others: Mapping[Plan, float]) -> tuple[Plan, ...]:
-    """The plans of which ``Planned.lack`` is at most so much, the best first.
+    """The plans of which ``Planned.lack`` is less than so much, the best first.
 
-    The scheduler of ``trackers`` counts registers exactly: where another plan lacks hardly less, it does better.
+    The scheduler of ``trackers`` counts registers exactly: where another plan lacks hardly less, or the default one as
+    much, it does better.
     """
     exact = BY_NAME["trackers"]
     price = {plan: lack * LESS if plan == exact else lack for plan, lack in others.items()}
-    return tuple(sorted((plan for plan in others if others[plan] <= most), key=lambda plan: price[plan]))
+    fewer = (plan for plan, lack in others.items() if lack < most or (plan == exact and lack == most))
+    return tuple(sorted(fewer, key=lambda plan: price[plan]))
 
 
 LESS = 0.97
