@@ -206,7 +206,7 @@ def test_what_costs_less_is_kept() -> None:
     assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
 
 
-def test_where_llvm_spills_the_plan_that_lacks_the_fewest_registers_is_tried_first(
+def test_where_llvm_spills_the_plan_of_which_least_is_spilled_is_tried_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It costs no more than the default plan, which is not tried then."""

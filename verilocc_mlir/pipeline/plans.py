@@ -418,7 +418,8 @@ def tightest(most: float, others: Mapping[Plan, float]) -> tuple[Plan, ...]:
 
 LESS = 0.97
 """Share of the first plan's strain up to which a text in an order of our own is worth a try; and of what the default
-plan's text is short of registers, up to which another plan of a large function is.
+plan's text is short of registers, up to which another plan of a large function is. What ``trackers`` lacks counts for
+so much of it.
 """
 
 

@@ -73,7 +73,7 @@ class Kept(Struct, frozen=True):
 OVER = "the seconds were over: the best that was proved by then is taken"
 ESTIMATED = 1.5
 """What an allocator expects to store and reload, over what the code does, at most: 1.2 was seen."""
-_TOO_DEAR = "ours is expected to store and reload over 1.5 times as many registers as LLVM's"
+_TOO_DEAR = f"ours is expected to store and reload over {ESTIMATED} times as many registers as LLVM's"
 
 
 class Portfolio(Struct):

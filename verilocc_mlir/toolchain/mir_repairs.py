@@ -415,7 +415,7 @@ def mend_implicit_vcc(mir: str) -> str:
 
 
 _MMRA = tuple(re.compile(rf"{before} mmra !\d+(?=\s|,|$)", re.MULTILINE) for before in (",", ""))
-"""One after the other: a pattern that begins with a letter for letter is found several times as fast."""
+"""Two patterns, one after the other: one that begins with fixed text is found several times as fast."""
 _READ_FROM = 24
 _LEFT_OUT = re.compile(
     r"\s+(?:\.|(?:s_wait\w*|s_delay_alu|s_nop|s_clause|global_(?:inv|wb)|buffer_(?:gl[01]_inv|inv|wbl2|wbinvl1\w*)"
