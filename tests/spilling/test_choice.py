@@ -34,7 +34,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
-from verilocc_mlir.spilling.ground import constants
+from verilocc_mlir.spilling.ground import constants, writers
 from verilocc_mlir.spilling.relieve import Relieved, Spiller
 from verilocc_mlir.target.targets import target
 
@@ -134,7 +134,8 @@ def test_a_constant_is_computed_anew_only_where_its_instruction_may_write() -> N
     S_ENDPGM 0
 """
     (function,) = parse_mir(machine_code(body, 10)).functions
-    assert {vreg for vreg, _ in constants(function, virtual_classes(function))} == {0, 1}
+    classes = virtual_classes(function)
+    assert {vreg for vreg, _ in constants(writers(function, classes), classes)} == {0, 1}
 
 
 def test_constants_are_computed_anew_and_not_stored() -> None:

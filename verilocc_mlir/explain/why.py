@@ -21,7 +21,7 @@ from verilocc_mlir.results.page import PhaseRecord
 from verilocc_mlir.results.why import FilePressure, LiveValue, Moved, Site, Threshold, WhyFunction
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps, parts_of, register_gaps
-from verilocc_mlir.spilling.ground import constants
+from verilocc_mlir.spilling.ground import constants, writers
 from verilocc_mlir.spilling.relieve import Spiller
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.occupancy import extra_sgprs, waves, waves_by_work_group
@@ -142,7 +142,8 @@ class _View:
         numbers = {int(r.name[1:]) for r, _ in live}
         liveness = phase_liveness(self.function, cfg, classes, numbers.__contains__, self.problem.phase)
         gaps = register_gaps(liveness, cfg, lambda _: True)
-        known = constants(self.function, {v: classes[v] for v in numbers})
+        of_numbers = {v: classes[v] for v in numbers}
+        known = constants(writers(self.function, of_numbers), of_numbers)
         depths = self.problem.block_depths
         placed = {
             index: (instruction, depths[block])

@@ -13,8 +13,8 @@ class SpillAction(Struct, frozen=True):
 
     Attributes:
         register: its name before, ``%346``.
-        kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs), ``rematerialise`` (constants, computed anew) or
-            ``split`` (over several registers).
+        kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs), ``rematerialise`` (made again: constants, and
+            what is made from another register) or ``split`` (over several registers).
         parts: number of its 32-bit parts that were moved.
         saves: where it is stored: ``after instruction 17``, ``at the start of block 2`` (by layout position).
         reloads: where it is loaded or computed again, or copied to its next register.

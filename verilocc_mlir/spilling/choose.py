@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import accumulate
 
 from msgspec import Struct
@@ -78,6 +79,10 @@ class Excess(Struct):
         """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
         points = slice(2 * first, 2 * stop)
         self.over[points] = [value + amount for value in self.over[points]]
+
+    def add(self, points: int) -> None:
+        """Add one register at the points of a mask."""
+        self.over = [value + (points >> point & 1) for point, value in enumerate(self.over)]
 
     def free_before(self, index: int, first: int, parts: int, spare: int) -> int:
         """How many instructions in a row, right before ``index`` and not before ``first``, have room for ``parts``, and
@@ -350,6 +355,12 @@ class Candidates:
         if whole:
             sets[frozenset(whole)] = None
         self.sets = tuple(sets)
+
+    def at(self, costs: Costs) -> Candidates:
+        """The same sets at other costs, where blocks weigh the same."""
+        other = copy(self)
+        other._costs, other._known = costs, {}
+        return other
 
     def plan(self, gaps: frozenset[Gap]) -> SpillPlan | None:
         """The plan for a set of gaps; None where there is none."""

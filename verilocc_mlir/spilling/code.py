@@ -118,10 +118,17 @@ def copy(to: tuple[int, str], source: tuple[int, str], *, undef: bool = False) -
     )
 
 
-def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruction:
-    """``template``, a move of a constant, into one part of another register."""
-    target = register_operand(vreg=vreg, sub=subregister(part, 1, width), is_def=True)
-    return Instruction(template.opcode, (target,), template.operands)
+def again(makers: Sequence[Instruction], vreg: int, part: int, width: int) -> list[Instruction]:
+    """What makes one part of a register, into one part of another register: each step reads the one before there."""
+    name = subregister(part, 1, width)
+    made = -1
+    code: list[Instruction] = []
+    for maker in makers:
+        target, source = (register_operand(vreg=vreg, sub=name, is_def=is_def) for is_def in (True, False))
+        operands = (source if operand.vreg == made >= 0 else operand for operand in maker.operands)
+        code.append(Instruction(maker.opcode, (target,), tuple(operands), maker.flags))
+        made = maker.defs[0].vreg
+    return code
 
 
 def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, marked: bool) -> MachineFunction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import full_lanes, subregister_lanes
 from verilocc_mlir.target.targets import Target
 
+Writers = Mapping[tuple[int, int], Sequence[tuple[int, Instruction]]]
+"""The instructions that write each part of a register, with their numbers."""
+
 
 @dataclass(frozen=True)
 class Ground:
@@ -28,6 +31,7 @@ class Ground:
         problem: the phase's, in which what waits is live throughout.
         members: the ranges of the problem by virtual register.
         gaps: of the registers beside which code can be put.
+        writers: what writes each part of the phase's registers.
         constants: moves of constants by register and part.
         weights: estimated executions of blocks, ascending.
         even: tuples start at even registers.
@@ -41,6 +45,7 @@ class Ground:
     cfg: ControlFlow
     classes: dict[int, RegisterClass]
     gaps: dict[int, RegisterGaps]
+    writers: Writers
     constants: dict[tuple[int, int], Instruction]
     costs: Costs
     weights: tuple[float, ...]
@@ -64,7 +69,9 @@ def ground(function: MachineFunction, problem: AllocationProblem, target: Target
             for r in problem.ranges
         )
         problem = replace(problem, ranges=ranges)
-    known = constants(function, {v: classes[v] for v in members})
+    of_members = {v: classes[v] for v in members}
+    writers_of = writers(function, of_members)
+    known = constants(writers_of, of_members)
     constant: dict[int, int] = {}
     for vreg, part in known:
         constant[vreg] = constant.get(vreg, 0) | 1 << part
@@ -79,7 +86,9 @@ def ground(function: MachineFunction, problem: AllocationProblem, target: Target
     )
     weights = tuple(sorted({frequency(depth) for depth in problem.block_depths}))
     unsplit = waits.longer | waits.fixed
-    return Ground(function, problem, members, cfg, classes, gaps, known, costs, weights, target.align2, unsplit)
+    return Ground(
+        function, problem, members, cfg, classes, gaps, writers_of, known, costs, weights, target.align2, unsplit
+    )
 
 
 def _barred(function: MachineFunction) -> set[int]:
@@ -108,21 +117,26 @@ _DEPTH = 4
 """Copies followed from a constant."""
 
 
-def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> dict[tuple[int, int], Instruction]:
-    """For each register and part that holds a constant, the instruction that makes it."""
-    writers_of: dict[tuple[int, int], list[Instruction]] = {}
-    for block in function.blocks:
-        for instruction in block.instructions:
+def writers(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> Writers:
+    """The writers of the registers of which classes are given, ``IMPLICIT_DEF`` aside."""
+    result: dict[tuple[int, int], list[tuple[int, Instruction]]] = {}
+    for index, instruction in enumerate(i for block in function.blocks for i in block.instructions):
+        if instruction.opcode != "IMPLICIT_DEF":
             for operand in instruction.all_operands:
-                if operand.is_def and operand.vreg in classes and instruction.opcode != "IMPLICIT_DEF":
+                if operand.is_def and operand.vreg in classes:
                     for part in _parts(operand, classes):
-                        writers_of.setdefault((operand.vreg, part), []).append(instruction)
+                        result.setdefault((operand.vreg, part), []).append((index, instruction))
+    return result
+
+
+def constants(writers_of: Writers, classes: Mapping[int, RegisterClass]) -> dict[tuple[int, int], Instruction]:
+    """For each register and part that holds a constant, the instruction that makes it."""
     makers: dict[tuple[int, int], Instruction] = {}
     copies: dict[tuple[int, int], tuple[int, int]] = {}
-    for key, writers in writers_of.items():
-        if len(writers) != 1:
+    for key, writers_of_part in writers_of.items():
+        if len(writers_of_part) != 1:
             continue
-        instruction = writers[0]
+        _, instruction = writers_of_part[0]
         if _moves_constant(instruction):
             makers[key] = instruction
         elif instruction.opcode == "COPY" and instruction.operands[0].vreg in classes:

@@ -7,7 +7,7 @@ place the pieces in different registers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from msgspec import Struct
@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
 from verilocc_mlir.mir.operands import register_operand
-from verilocc_mlir.spilling.code import Slot, constant, copy, runs, spill, subregister, with_slots
+from verilocc_mlir.spilling.code import Slot, again, copy, runs, spill, subregister, with_slots
 from verilocc_mlir.spilling.gaps import Access, Gap, ones
 from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan
 from verilocc_mlir.target.classes import RegisterClass
 
-Constants = Mapping[tuple[int, int], Instruction]
-"""Moves of constants by register and part."""
+Makers = Mapping[tuple[int, int], Sequence[Instruction]]
+"""By register and part, what makes it again."""
 
 _Node = Access | Gap | tuple[str, int]
 
@@ -32,7 +32,6 @@ class SpillTarget(Struct, frozen=True):
 
     Attributes:
         classes: of each virtual register.
-        constants: parts that can be computed anew.
         places: where code may go.
         stack_pointer: register that addresses the stack, without ``$``.
         offsets: parts of a slot may be moved on their own. They may not where LLVM can keep the slot in accumulators:
@@ -41,7 +40,6 @@ class SpillTarget(Struct, frozen=True):
     """
 
     classes: Mapping[int, RegisterClass]
-    constants: Constants
     places: Places
     stack_pointer: str
     offsets: bool
@@ -66,6 +64,7 @@ def insert_spills(
     cfg: ControlFlow,
     plans: Mapping[int, SpillPlan],
     target: SpillTarget,
+    makers: Makers,
     *,
     accumulators: bool,
 ) -> Inserted:
@@ -73,9 +72,10 @@ def insert_spills(
 
     Args:
         plans: by virtual register.
+        makers: of the parts that are made again.
         accumulators: LLVM may keep slots of vectors in free accumulators.
     """
-    work = _Insertion(function, target)
+    work = _Insertion(function, target, makers)
     for vreg, plan in plans.items():
         work.add(vreg, plan)
     blocks = tuple(
@@ -117,8 +117,9 @@ def _operand(operand: Operand, names: Mapping[int, int]) -> Operand:
 class _Insertion:
     """The spill code and names for one function."""
 
-    def __init__(self, function: MachineFunction, target: SpillTarget) -> None:
+    def __init__(self, function: MachineFunction, target: SpillTarget, makers: Makers) -> None:
         self._target = target
+        self._makers = makers
         self._numbers = count(1 + max((*function.registers, *target.classes), default=-1))
         self._slot_numbers = count(1 + max(function.stack, default=-1))
         self._renamed: dict[int, dict[int, int]] = {}
@@ -167,9 +168,10 @@ class _Insertion:
         for move in plan.reloads:
             into = name(pieces.of(move))
             code = [
-                constant(target.constants[vreg, part], into, part, cls.width)
+                instruction
                 for part in ones(move.parts)
-                if (vreg, part) in target.constants
+                if (vreg, part) in self._makers
+                for instruction in again(self._makers[vreg, part], into, part, cls.width)
             ]
             code += [
                 spill(into, cls, first, size, slot, target.stack_pointer, save=False)
@@ -184,7 +186,7 @@ class _Insertion:
         saved = {move.at for move in plan.saves if move.where == "after"}
         for access in plan.register.accesses:
             only_writes = pieces.size(access) == 1 and not access.reads and access.index not in saved
-            if only_writes and all((vreg, part) in target.constants for part in ones(access.writes)) and access.writes:
+            if only_writes and all((vreg, part) in self._makers for part in ones(access.writes)) and access.writes:
                 self._dropped.add(access.index)
 
     def block(self, position: int, instructions: tuple[Instruction, ...], start: int) -> list[Instruction]:
@@ -234,8 +236,8 @@ class _Insertion:
         return homes
 
     def _stored(self, vreg: int, parts: int) -> int:
-        """The parts that are stored, because they hold no constant."""
-        return sum(1 << part for part in ones(parts) if (vreg, part) not in self._target.constants)
+        """The parts that are stored, because nothing makes them again."""
+        return sum(1 << part for part in ones(parts) if (vreg, part) not in self._makers)
 
     def _pieces_of(self, vreg: int, parts: int, slots: list[Slot]) -> list[tuple[int, int, Slot]]:
         """First part, how many, and the slot, of each spill instruction for ``parts``."""

@@ -7,7 +7,7 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from msgspec import Struct
@@ -16,15 +16,19 @@ from msgspec.structs import replace
 from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import AllocationProblem, united
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange, united
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.choose import Candidates, Excess, PackedExcess, Span, choose, load_ahead
+from verilocc_mlir.spilling.computed import Base, bases
 from verilocc_mlir.spilling.gaps import Gap
 from verilocc_mlir.spilling.ground import ground
-from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills
-from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan, held_in_accumulators, in_accumulators
+from verilocc_mlir.spilling.insert import Inserted, Makers, SpillTarget, insert_spills
+from verilocc_mlir.spilling.plan import Costs, Places, SpillMove, SpillPlan, held_in_accumulators, in_accumulators
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
+
+ROUNDS = 3
+"""How often the choice is made again with values made from bases."""
 
 MORE_ROOM = (2, 4)
 """Registers left over with which the choice is made again, where none is asked for."""
@@ -81,6 +85,20 @@ class Relieved(Struct, frozen=True):
         )
 
 
+class _Remade(Struct, frozen=True):
+    """What is made again where it is used, in place of a load.
+
+    Attributes:
+        makers: of registers and parts, constants among them.
+        held: the bases, which stay in their registers, with the points (``choose.Excess``) at which they would not.
+    """
+
+    makers: Makers
+    held: Mapping[int, int]
+    costs: Costs
+    candidates: Mapping[int, Candidates]
+
+
 class _Chosen(Struct, frozen=True):
     """What is spilled: a plan for each register, why, and the registers too many in each set of files after it: of all,
     and of every other one (``Spiller._halves``).
@@ -90,6 +108,7 @@ class _Chosen(Struct, frozen=True):
     reasons: dict[int, str]
     excesses: list[tuple[frozenset[str], Excess]]
     halves: list[tuple[frozenset[str], Excess]]
+    remade: _Remade
 
     @property
     def cost(self) -> float:
@@ -112,20 +131,27 @@ class Spiller:
         self._members = known.members
         self._cfg = known.cfg
         self._costs = known.costs
+        self._classes = known.classes
         self._target = SpillTarget(
             known.classes,
-            known.constants,
             known.costs.places,
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
             even=target.align2,
         )
-        self._candidates = {v: Candidates(g, self._costs) for v, g in known.gaps.items()}
+        self._writers = known.writers
+        self._constants = _Remade(
+            {part: (maker,) for part, maker in known.constants.items()},
+            {},
+            known.costs,
+            {v: Candidates(g, known.costs) for v, g in known.gaps.items()},
+        )
+        self._remade: _Remade | None = None
         self._chosen: dict[tuple[int, bool, Tight], _Chosen | None] = {}
         self._choices: dict[tuple[int, bool, Tight], _Chosen | None] = {}
         """What one greedy choice came to: one that is asked for with more room is another's first."""
-        self._held: dict[tuple[int, frozenset[Gap]], list[Span] | None] = {}
-        """By register and gaps, where its parts would wait in AGPRs."""
+        self._held: dict[tuple[int, frozenset[Gap], int], list[Span] | None] = {}
+        """By register, gaps and parts that are made again, where its parts would wait in AGPRs."""
 
     def relieve(
         self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = (), leave: int = 0
@@ -159,8 +185,13 @@ class Spiller:
             unchanged = Inserted(self._function, tuple(range(self._problem.slots // 4)), {})
             return Relieved(unchanged, (), tuple(excess for _, excess in chosen.excesses))
         plans, excesses = self._ahead(chosen, leave) if ahead else (chosen.plans, chosen.excesses)
-        inserted = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
-        actions = (_action(p, self._costs.places, chosen.reasons[v], self._costs.constant(v)) for v, p in plans.items())
+        remade = chosen.remade
+        inserted = insert_spills(
+            self._function, self._cfg, plans, self._target, remade.makers, accumulators=accumulators
+        )
+        actions = (
+            _action(p, self._costs.places, chosen.reasons[v], remade.costs.constant(v)) for v, p in plans.items()
+        )
         return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
 
     def estimate(self) -> float:
@@ -173,10 +204,59 @@ class Spiller:
     def _choice(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
         key = spare, accumulators, tight
         if key not in self._choices:
-            self._choices[key] = self._choose(spare, accumulators, tight)
+            if self._remade is None:
+                self._choices[key], self._remade = self._first_choice(*key)
+            else:
+                chosen = self._choose(*key, self._remade)
+                self._choices[key] = chosen or self._choose(*key, self._constants)
         return self._choices[key]
 
-    def _choose(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
+    def _first_choice(self, spare: int, accumulators: bool, tight: Tight) -> tuple[_Chosen | None, _Remade | None]:
+        """What is spilled, and what is made again in this choice and all that follow; None: nothing is spilled."""
+        best, remade = self._choose(spare, accumulators, tight, self._constants), self._constants
+        if best is not None and not best.plans:
+            return best, None
+        if self._problem.phase != "vgpr":
+            return best, remade
+        # All bases take part at first, then those of which enough is made to be worth their own registers.
+        from_bases = bases(self._writers, self._classes, self._members)
+        for _ in range(ROUNDS if from_bases else 0):
+            attempt = self._made_from(from_bases)
+            chosen = self._choose(spare, accumulators, tight, attempt)
+            if chosen is None:
+                break
+            if best is None or chosen.cost < best.cost:
+                best, remade = chosen, attempt
+            used = [made for base in from_bases if len((made := base.of(chosen.plans)).users) > 1]
+            if not used or used == from_bases:
+                break
+            from_bases = used
+        return best, remade
+
+    def _made_from(self, from_bases: Iterable[Base]) -> _Remade:
+        """Constants, and what the bases make."""
+        makers = dict(self._constants.makers)
+        made: dict[int, int] = {}
+        held: dict[int, int] = {}
+        for base in from_bases:
+            points = 0
+            for (vreg, part), maker in base.values.items():
+                if (vreg, part) not in self._constants.makers:
+                    makers[vreg, part] = maker
+                    made[vreg] = made.get(vreg, self._costs.constant(vreg)) | 1 << part
+                    points |= _points(self._members[vreg])
+            held[base.vreg] = points & ~_points(self._members[base.vreg])
+
+        def parts_made(vreg: int) -> int:
+            return made.get(vreg, self._costs.constant(vreg))
+
+        costs = replace(self._costs, constant=parts_made)
+        candidates = {
+            v: c.at(costs) if v in made else c for v, c in self._constants.candidates.items() if v not in held
+        }
+        return _Remade(makers, held, costs, candidates)
+
+    def _choose(self, spare: int, accumulators: bool, tight: Tight, remade: _Remade) -> _Chosen | None:
         """What is spilled, with each load beside its use."""
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
@@ -187,6 +267,9 @@ class Spiller:
             excess = Excess(_excess(self._problem, banks, spare))
             for first, stop, amount in tight:
                 excess.hold(first, min(stop, self._problem.slots // 4), amount)
+            for base, points in remade.held.items():
+                if set(members[base].banks) <= set(banks):
+                    excess.add(points)
             halves = self._halves(banks, spare)
             gone = [
                 plan
@@ -199,7 +282,7 @@ class Spiller:
             all_halves += [(frozenset(banks), half) for half in halves]
             reason = _reason(excess, banks)
             open_to = {
-                v: c for v, c in self._candidates.items() if v not in plans and set(members[v].banks) <= set(banks)
+                v: c for v, c in remade.candidates.items() if v not in plans and set(members[v].banks) <= set(banks)
             }
             chosen = choose(open_to, [excess]) if excess.worst > 0 else {}
             if chosen is None:
@@ -213,10 +296,10 @@ class Spiller:
                 if chosen is None:
                     return None
             if accumulators and banks == ("vgpr",):
-                chosen = self._in_accumulators(chosen, spare)
+                chosen = self._in_accumulators(chosen, spare, remade.costs)
             plans |= chosen
             reasons |= dict.fromkeys(chosen, reason)
-        return _Chosen(plans, reasons, excesses, all_halves)
+        return _Chosen(plans, reasons, excesses, all_halves, remade)
 
     def _halves(self, banks: tuple[str, ...], spare: int) -> list[Excess]:
         """What tuples that start at even registers take of the even ones, and of the odd ones: where half of a pair is
@@ -244,21 +327,21 @@ class Spiller:
             plans[vreg] = load_ahead(plan, taking_part, self._costs, leave)
         return plans, excesses
 
-    def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:
+    def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int, costs: Costs) -> dict[int, SpillPlan]:
         """The plans, with AGPRs instead of memory as far as AGPRs are free, the most expensive plans first."""
         if not any(b.bank == "agpr" and b.registers for b in self._problem.budgets):
             return plans
         excess = PackedExcess(_excess(self._problem, ("agpr",), spare))
         result = dict(plans)
         for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
-            key = vreg, plan.gaps
+            constant = costs.constant(vreg)
+            key = vreg, plan.gaps, constant
             if key not in self._held:
-                constant = self._costs.constant(vreg)
                 self._held[key] = held_in_accumulators(plan, constant, self._cfg.predecessors)
             held = self._held[key]
             if held and excess.room(held):
                 excess.change(held, 1)
-                result[vreg] = in_accumulators(plan, self._costs)
+                result[vreg] = in_accumulators(plan, costs)
         return result
 
 
@@ -325,6 +408,15 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int, half
 def _without(excess: Excess, plans: Iterable[SpillPlan]) -> None:
     """Take away what plans free."""
     excess.change((gap for plan in plans if excess.counts(plan.register.vreg) for gap in plan.gaps), -1)
+
+
+def _points(live_range: LiveRange) -> int:
+    """The points at which a range is live, as a mask."""
+    mask = 0
+    for group in live_range.groups:
+        for start, stop in group.segments:
+            mask |= (1 << _point(stop)) - (1 << _point(start))
+    return mask
 
 
 def _point(slot: int) -> int:
