@@ -18,7 +18,7 @@ ONE_GROUP = (0,) * LANES
 
 
 def after(*code: str, state: State | None = None) -> State:
-    known = dict(state) if state is not None else {0: IDS}
+    known: State = {**state} if state is not None else {0: IDS}
     for text in code:
         step(decode(text, 9), known, LANES)
     return known
@@ -49,6 +49,36 @@ def test_a_number_of_the_work_group_leaves_the_distances_known() -> None:
     assert state[1] == Lanes(tuple(4 * k for k in range(LANES)), ONE_GROUP)
     assert state[2] == Lanes(tuple(8 * k for k in range(LANES)), ONE_GROUP)
     assert 3 not in state
+
+
+@pytest.mark.parametrize(
+    ("store", "load"),
+    [
+        ("scratch_store_dwordx2 off, v[1:2], off offset:8", "scratch_load_dword v3, off, off offset:12"),
+        ("scratch_store_b64 off, v[1:2], s32", "scratch_load_b32 v3, off, s32 offset:4"),
+        ("buffer_store_dword v2, off, s[0:3], 0 offset:4", "buffer_load_dword v3, off, s[0:3], 0 offset:4"),
+        ("v_accvgpr_write_b32 a7, v2", "v_accvgpr_read_b32 v3, a7"),
+    ],
+)
+def test_a_value_that_waits_elsewhere_is_known(store: str, load: str) -> None:
+    """In a slot of private memory or an AGPR; otherwise a spilled address would have no bank conflicts."""
+    made = "v_lshlrev_b32_e32 v2, 2, v0"
+    assert after(made, store, load)[3] == Lanes(tuple(4 * k for k in range(LANES)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "scratch_store_dword off, v9, off offset:12",
+        "scratch_store_byte off, v0, off offset:13",
+        "scratch_store_dword v5, v0, off",
+    ],
+    ids=["not known", "a part", "anywhere"],
+)
+def test_a_slot_that_is_stored_again_is_forgotten(other: str) -> None:
+    code = ("scratch_store_dword off, v0, off offset:12", other, "scratch_load_dword v3, off, off offset:12")
+    assert 3 not in after(*code)
+    assert 3 in after(*code[::2])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ The first wave of a work-group stands for all. Where the size of a work-group is
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +15,7 @@ from msgspec import Struct
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.counting import Flow
 from verilocc_mlir.cost.instructions import EXEC, Instruction, Kind, decode, halves, is_vector, units
-from verilocc_mlir.cost.memory import dwords
+from verilocc_mlir.cost.memory import at_fixed_place, dwords
 from verilocc_mlir.cost.rates import Figure, Origin, Source
 from verilocc_mlir.target.targets import SpeedModel, Target
 
@@ -65,9 +66,11 @@ class Lanes(Struct, frozen=True):
         return self.is_shifted and len(set(self.values)) == 1
 
 
-State = dict[int, Lanes]
-"""What is known, by the number of the register (``registers.py``). A vector register not in it is not known at all, a
-scalar one holds an unknown number.
+Slot = tuple[str, int]
+"""Four bytes of the wave's private memory: the registers of the address, and the offset."""
+State = dict["int | Slot", Lanes]
+"""What is known, by the number of the register (``registers.py``) or by the slot. A vector register not in it is not
+known at all, a scalar one holds an unknown number.
 """
 
 
@@ -130,18 +133,68 @@ def step(instruction: Instruction, state: State, lanes: int) -> None:
     else:
         results = [(instruction.defs, _result(instruction, state, lanes))]
     loads = instruction.kind is Kind.VMEM
+    slots = _slots(instruction) if loads else []
+    kept = [state.get(slot) for slot in slots]
     for defs, value in results:
         for unit in defs:
             state.pop(unit, None)
         if value is not None:
             for unit in defs if loads else defs[:1]:
                 state[unit] = value
+    if instruction.is_store:
+        if not slots:
+            _forget(instruction, state)
+        moved = [state.get(unit) for unit in units(instruction.operands[_data(instruction)])] if slots else []
+        places: Sequence[int | Slot] = slots
+    else:
+        moved, places = kept, instruction.defs
+    for place, known in zip(places, moved, strict=False):
+        if known is not None:
+            state[place] = known
+        else:
+            state.pop(place, None)
 
 
-def _result(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+_OFFSET = re.compile(r" ?\boffset:(-?\d+)")
+_WHOLE_WORDS = re.compile(r"(?:scratch|buffer)_(?:load|store)_(?:b32|b64|b96|b128|dword(?:x[234])?)")
+
+
+def _data(instruction: Instruction) -> int:
+    """Which operand of an access to private memory is the data."""
+    return int(instruction.is_store and instruction.base.startswith("scratch_"))
+
+
+def _slots(instruction: Instruction) -> list[Slot]:
+    """The slots of a load or store of whole words, where no VGPR is in its address (``memory.at_fixed_place``)."""
+    if not _WHOLE_WORDS.fullmatch(instruction.base) or len(instruction.operands) < 3 or not at_fixed_place(instruction):
+        return []
+    data = _data(instruction)
+    address = " ".join(operand for number, operand in enumerate(instruction.operands) if number != data)
+    offset = _OFFSET.search(address)
+    first = int(offset[1]) if offset else 0
+    return [(_OFFSET.sub("", address), first + 4 * number) for number in range(dwords(instruction.base))]
+
+
+def _forget(instruction: Instruction, state: State) -> None:
+    """Forget the slots that another store may write."""
+    base, operands = instruction.base, instruction.operands
+    if base.startswith("scratch_") or (base.startswith("buffer_") and len(operands) > 2):
+        resource = operands[2] if base.startswith("buffer_") else ""
+        for slot in [key for key in state if isinstance(key, tuple) and resource in key[0]]:
+            del state[slot]
+
+
+def _result(instruction: Instruction, state: Mapping[int | Slot, Lanes], lanes: int) -> Lanes | None:
     """What the first register that it writes holds then, of a load each; None where that is not known."""
     base, operands = instruction.base, instruction.operands
-    if base in ("s_mov_b32", "s_movk_i32", "v_mov_b32"):
+    if base in (
+        "s_mov_b32",
+        "s_movk_i32",
+        "v_mov_b32",
+        "v_accvgpr_read_b32",
+        "v_accvgpr_write_b32",
+        "v_accvgpr_mov_b32",
+    ):
         plain = len(operands) == 2 and not instruction.mnemonic.endswith(_OTHER_LANES)
         return value_of(operands[1], state, lanes) if plain and instruction.defs else None
     if not instruction.defs or not is_vector(instruction.defs[0]):
@@ -172,7 +225,7 @@ _OPAQUE = (
 """Beginnings of mnemonics whose result depends on nothing but the operands of its own lane."""
 
 
-def loaded_from(instruction: Instruction, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+def loaded_from(instruction: Instruction, state: Mapping[int | Slot, Lanes], lanes: int) -> Lanes | None:
     """The low word of what each lane's address of a vector load varies by; None where that is not known.
 
     The load's scalar base and its offset are the same for all lanes.
@@ -190,7 +243,7 @@ def constant(number: int, lanes: int) -> Lanes:
     return Lanes((number & _WORD,) * lanes)
 
 
-def value_of(operand: str, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+def value_of(operand: str, state: Mapping[int | Slot, Lanes], lanes: int) -> Lanes | None:
     """What an operand holds, of a 64-bit one the low word; None where that is not known in each lane."""
     group = units(operand)
     if not group:
@@ -203,7 +256,7 @@ def value_of(operand: str, state: Mapping[int, Lanes], lanes: int) -> Lanes | No
     return _held(group[0], state, lanes)
 
 
-def _held(unit: int, state: Mapping[int, Lanes], lanes: int) -> Lanes | None:
+def _held(unit: int, state: Mapping[int | Slot, Lanes], lanes: int) -> Lanes | None:
     known = state.get(unit)
     return known if known is not None or is_vector(unit) else Lanes((0,) * lanes, (0,) * lanes)
 
