@@ -263,3 +263,48 @@ def test_the_plan_that_lacks_least_stands_in_for_the_default_one() -> None:
     assert tightest(10, {trackers: 11, fewest: 12}) == ()
     assert tightest(10, {fewest: 10}) == ()
     assert tightest(10, {}) == ()
+
+
+@pytest.mark.parametrize("scalars", [60, 120])
+def test_scalars_count_where_llvm_moves_many_to_lanes(scalars: int) -> None:
+    """All are needed in each turn of a loop; 102 SGPRs are there."""
+    ir = _scalars_in_a_loop(scalars)
+    given = planned(ir.encode(), "scalars.ll", Settings(cpu="gfx942"))
+    assert given.lack(DEFAULT) == 0
+    counting = replace(given, counts_scalars=True, known_lack={})
+    assert (counting.lack(DEFAULT) > 0) is (scalars > 102)
+    done = compile_module(ir.encode(), "scalars.ll", Settings(cpu="gfx942"))
+    tried_first = [note for note in done.report.notes if "was tried before the default one" in note]
+    assert bool(tried_first) is (scalars > 102)
+
+
+def _scalars_in_a_loop(number: int) -> str:
+    at = "i32, ptr addrspace(1)"
+    loaded = "\n".join(
+        f"%p{k} = getelementptr {at} %in, i32 {k}\n%v{k} = load volatile {at} %p{k}\n"
+        f"%s{k} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %v{k})"
+        for k in range(number)
+    )
+    used = "\n".join(
+        f"%m{k} = mul i32 %{f'x{k - 1}' if k else 'a'}, %s{k}\n%x{k} = xor i32 %m{k}, {1000 + k}" for k in range(number)
+    )
+    return f"""
+define amdgpu_kernel void @scalars(ptr addrspace(1) %out, ptr addrspace(1) %in, i32 %trips) {{
+entry:
+{loaded}
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  br label %loop
+loop:
+  %i = phi i32 [0, %entry], [%j, %loop]
+  %a = phi i32 [%t, %entry], [%b, %loop]
+{used}
+  %b = add i32 %x{number - 1}, 1
+  %j = add i32 %i, 1
+  %c = icmp ult i32 %j, %trips
+  br i1 %c, label %loop, label %done
+done:
+  %q = getelementptr {at} %out, i32 %t
+  store i32 %b, ptr addrspace(1) %q
+  ret void
+}}
+"""

@@ -45,7 +45,7 @@ from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import OURS, Runs, Variant
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import LARGE
+from verilocc_mlir.problem.model import LARGE, Phase
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
@@ -152,6 +152,7 @@ class Planned(Struct):
         pre: the pre-RA text of the default plan.
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
         allocating: makes the runs of a plan's text.
+        counts_scalars: whether ``lack`` does.
         known_lack: answers of ``lack``.
         most_spilled: with another plan than the default one, by function, how many 32-bit registers our allocators may
             expect to store and reload, by estimated executions: half more than LLVM's own compile does.
@@ -163,6 +164,7 @@ class Planned(Struct):
     pre: str
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     allocating: Allocating = Runs
+    counts_scalars: bool = False
     known_lack: dict[Plan, float] = field(default_factory=dict[Plan, float])
     most_spilled: Mapping[str, float] = field(default_factory=dict[str, float])
     limits_default: bool = False
@@ -219,9 +221,10 @@ class Planned(Struct):
         return sum(len(block.instructions) for function in functions for block in function.blocks) > LARGE
 
     def lack(self, plan: Plan) -> float:
-        """How much a plan's text lacks vector registers, over all functions, before anything is allocated: stores and
-        loads of 32-bit registers that the spiller would add, weighted by estimated executions. Of a large file, where
-        that takes long, the registers beyond the files that are needed where most are.
+        """How much a plan's text lacks registers, over all functions, before anything is allocated: stores and loads of
+        32-bit vector registers that the spiller would add, weighted by estimated executions, and moves of scalars to
+        and from lanes by ``LANE_MOVE`` where those count. Of a large file, where that takes long, the vector registers
+        beyond the files that are needed where most are.
 
         Which plan takes the fewest modelled cycles the first says far better (docs/results/plan-choice.md).
 
@@ -233,15 +236,18 @@ class Planned(Struct):
 
         if plan not in self.known_lack:
             file, gpu, is_large = self.shared.parsed(self.pre_ra(plan), self.work.path), self.work.target, self.is_large
-            problems = [
-                (function, build_problem(file, function, gpu, "vgpr", pressure_alone=is_large))
-                for function in file.functions
-            ]
-            with self.work.events.measure("spill"):
-                self.known_lack[plan] = sum(
-                    most_too_many(problem) if is_large else Spiller(function, problem, gpu).estimate()
-                    for function, problem in problems
-                )
+            phases: dict[Phase, float] = {"vgpr": 1.0}
+            if self.counts_scalars and not is_large:
+                phases["sgpr"] = LANE_MOVE
+            lack = 0.0
+            for phase, weight in phases.items():
+                for function in file.functions:
+                    problem = build_problem(file, function, gpu, phase, pressure_alone=is_large)
+                    with self.work.events.measure("spill"):
+                        lack += weight * (
+                            most_too_many(problem) if is_large else Spiller(function, problem, gpu).estimate()
+                        )
+            self.known_lack[plan] = lack
         return self.known_lack[plan]
 
     def early(self, plan: Plan) -> tuple[EarlyOrder, ...]:
@@ -369,6 +375,9 @@ def has_promise(costs: Mapping[str, KernelCost]) -> bool:
     """Whether another order of the instructions could bring something worth a try in one of these functions."""
     return any(promise(cost) > LEAST_PROMISE or spill_traffic(cost) for cost in costs.values())
 
+
+LANE_MOVE = 0.25
+"""What moving a scalar to a lane of a vector register, or back, counts of storing a vector register to memory."""
 
 WHERE_TIGHT = ("trackers", "iterative-minreg", "max-ilp", "matrices-in-vgprs")
 """Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count

@@ -71,6 +71,9 @@ class Kept(Struct, frozen=True):
 
 
 OVER = "the seconds were over: the best that was proved by then is taken"
+MANY_LANE_MOVES = 256
+"""Moves of scalars to and from lanes in LLVM's default compile, by estimated executions, above which other plans are
+tried first if they need fewer."""
 ESTIMATED = 1.5
 """What an allocator expects to store and reload, over what the code does, at most: 1.2 was seen."""
 _TOO_DEAR = f"ours is expected to store and reload over {ESTIMATED} times as many registers as LLVM's"
@@ -222,8 +225,19 @@ class Portfolio(Struct):
 
     @property
     def _llvm_spills(self) -> bool:
-        """Whether LLVM's default compile spills vector registers of an input that has plans."""
-        return bool(self.given.ir) and any(resources.vgpr_spills for resources in self.greedy_kernels().values())
+        """Whether LLVM's default compile spills vector registers, or many scalars, of an input that has plans."""
+        if not self.given.ir:
+            return False
+        return any(resources.vgpr_spills for resources in self.greedy_kernels().values()) or self._spills_scalars
+
+    @property
+    def _spills_scalars(self) -> bool:
+        """Whether LLVM's default compile moves many scalars to lanes of vector registers and back."""
+        # Few kernels spill scalars, and the others need not be costed for that.
+        if not any(resources.sgpr_spills for resources in self.greedy_kernels().values()):
+            return False
+        moves = (move for cost in self.greedy.values() for move in (cost.lane_saves, cost.lane_reloads))
+        return sum(move.weighted for move in moves) > MANY_LANE_MOVES
 
     def _ordered_plans(self, first: Plan) -> Sequence[Plan]:
         """Plans in an order of our own, where the registers do not suffice for the first plan."""
@@ -236,12 +250,13 @@ class Portfolio(Struct):
             return ()
 
     def _first_candidates(self) -> Iterator[Candidate]:
-        """The default plan; before it, those whose texts need fewer registers where LLVM spills vector registers, or
-        our allocators have nothing for the default one's. Quick efforts begin with the order of our own that they try.
+        """The default plan; before it, those whose texts need fewer registers where LLVM spills, or our allocators have
+        nothing for the default one's. Quick efforts begin with the order of our own that they try.
         """
         given, plans, is_quick = self.given, (DEFAULT,), self.given.work.settings.effort.is_quick
         try:
             if self._llvm_spills:
+                given.counts_scalars = self._spills_scalars
                 given.most_spilled = {n: ESTIMATED * spill_traffic(cost) for n, cost in self.greedy.items()}
                 # Of several functions another one may stand well, and without LLVM's the default plan's stands alone.
                 given.limits_default = is_quick and self._llvm_is_wanted and len(self.functions) == 1
