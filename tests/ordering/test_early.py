@@ -13,6 +13,7 @@ from support import REPOSITORY
 
 from smt_verifier.certificate.verdict import Answer, order_answers
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.ordering.dependences import items_of
@@ -20,10 +21,12 @@ from verilocc_mlir.ordering.early import Accesses, Room, strain
 from verilocc_mlir.ordering.schedule import Ordered, certificate_of, in_order
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, ORDERED, Plan, Planned, ordered_plans, planned
+from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.spilling.relieve import most_too_many
 
+MATRIX = REPOSITORY / "examples" / "kernels" / "gemm_mma_lds.gfx942.opt.ll"
 KERNEL = REPOSITORY / "tests" / "data" / "order" / "attention.gfx1201.ll"
 """Attention of ``verilocc corpus`` over heads of 128, for which LLVM spills."""
 OURS = DEFAULT.in_our_order
@@ -70,11 +73,14 @@ def test_efforts_try_one_some_or_all() -> None:
     assert {*tried[Effort.BALANCED]} <= {*tried[Effort.BEST]} <= {*ORDERED}
 
 
-def test_no_plan_without_the_second_checker_without_order_and_with_accumulators(
+@needs_both
+def test_no_plan_without_the_second_checker_without_order_and_with_accumulators_but_for_scalars(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert not OURS.suits(replace(given().work.target, unified_vgpr=True), (22, 1, 8), "")
     data = KERNEL.read_bytes()
+    accumulators = planned(MATRIX.read_bytes(), MATRIX.name, Settings())
+    assert not accumulators.plans(ORDERED)
+    assert replace(accumulators, counts_scalars=True).plans(ORDERED)
     assert not planned(data, KERNEL.name, Settings(order=False)).plans(ORDERED)
     monkeypatch.setattr("verilocc_mlir.pipeline.plans.second_program", lambda: None)
     assert not given().plans(ORDERED)
@@ -153,3 +159,18 @@ def test_any_order_that_keeps_the_dependences_is_proved(seed: int) -> None:
     after = print_mir(replace(file, functions=(moved.function,)))
     answers = order_answers(given().pre, after, certificate_of(function.name, orders), function.name, "gfx1201")
     assert [a.accepted for a in answers] == [True, True], answers
+
+
+@pytest.mark.parametrize(("more", "is_kept"), [(0, True), (1, False)], ids=["as cheap", "dearer"])
+def test_what_is_dearer_than_llvms_in_the_end_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch, more: int, *, is_kept: bool
+) -> None:
+    """Within the error bar, that spills less."""
+
+    def costs(self: Portfolio, kept: Kept) -> dict[str, KernelCost]:
+        return {name: replace(self.greedy[name], cycles=self.greedy[name].cycles + more) for name in kept.candidates}
+
+    monkeypatch.setattr(Portfolio, "costs", costs)
+    report = compile_module(KERNEL.read_bytes(), KERNEL.name, Settings(order=False)).report
+    assert report.outcome is Outcome.PROVED
+    assert (report.functions[0].plan != "default") is is_kept

@@ -508,7 +508,10 @@ def _of_portfolio(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
         if kept.is_llvms and loses_mmra(given.ir, given.work.compiler.toolchain.version):
             lowered.finisher.llvms[text] = lowered.llvm.code
         try:
-            _order(lowered, kept, portfolio)
+            late = _order(lowered, kept, portfolio)
+            if portfolio.refuse_dearer(kept, late.costs):
+                continue
+            given.work.events.note(*late.notes)
             finished = _finished(lowered, text, kept.pre)
         except ToolchainError as error:
             if not portfolio.refuse(kept, error):
@@ -519,21 +522,23 @@ def _of_portfolio(lowered: Lowered, portfolio: Portfolio) -> Settled | None:
     return None
 
 
-def _order(lowered: Lowered, kept: Kept, portfolio: Portfolio) -> None:
+def _order(lowered: Lowered, kept: Kept, portfolio: Portfolio) -> LateOrder:
     """Have what is kept finished in an order of our own, where that is proved and cheaper."""
+    as_it_comes = LateOrder("", (), portfolio.costs(kept))
     # A promise is proved of the text that LLVM finishes.
     if not lowered.given.work.settings.order or lowered.promises.kept:
-        return
+        return as_it_comes
     text = kept.result.text or ""
     try:
-        late = late_order(lowered.given, text, portfolio.costs(kept))
+        late = late_order(lowered.given, text, as_it_comes.costs)
     except VeriloccError as error:
         if isinstance(error, ToolFailure) and error.status == -signal.SIGKILL:
             raise
-        late = LateOrder("", (f"LLVM's order stays behind allocation: {error.what}",))
-    lowered.given.work.events.note(*late.notes)
-    if late.text:
-        lowered.finisher.ordered[text] = late.text
+        return replace(as_it_comes, notes=(f"LLVM's order stays behind allocation: {error.what}",))
+    if not late.text:
+        return replace(as_it_comes, notes=late.notes)
+    lowered.finisher.ordered[text] = late.text
+    return late
 
 
 def _finished(lowered: Lowered, text: str, pre: str) -> Finished:

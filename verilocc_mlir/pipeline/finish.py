@@ -210,10 +210,13 @@ LEAST_GAIN = 0.005
 
 
 class LateOrder(Struct, frozen=True):
-    """A text in another order, and a note on each function that gains by it; ``text`` is ``""`` where none is taken."""
+    """A text in another order, a note on each function that gains by it, and what its functions cost; ``text`` is
+    ``""`` where none is taken.
+    """
 
     text: str
     notes: tuple[str, ...]
+    costs: Mapping[str, KernelCost] = field(default_factory=dict[str, KernelCost])
 
 
 def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> LateOrder:
@@ -252,7 +255,7 @@ def late_order(given: Planned, text: str, costs: Mapping[str, KernelCost]) -> La
         return LateOrder("", tuple(refused))
     moved = {one.function.name: one.moved for one in found}
     return LateOrder(
-        whole, tuple(_note(name, moved[name], costs[name], after[name]) for name in costs if moved.get(name))
+        whole, tuple(_note(name, moved[name], costs[name], after[name]) for name in costs if moved.get(name)), after
     )
 
 

@@ -68,7 +68,7 @@ class Plan(Struct, frozen=True):
         accumulators: only for targets whose accumulators share a file with the VGPRs.
         llvm: the LLVMs that have it, by their first version and, where a later one lost it, the first without.
         of: the plan whose text this one puts in an order of our own, where blocks need more registers than there are;
-            both checkers prove it (``ordering/early.py``). Not for targets with accumulators, where it brought nothing.
+            both checkers prove it (``ordering/early.py``).
     """
 
     name: str
@@ -87,7 +87,6 @@ class Plan(Struct, frozen=True):
         return (
             self.llvm[0] <= version[0] < self.llvm[1]
             and (target.unified_vgpr or not self.accumulators)
-            and not (target.unified_vgpr and self.of)
             and not any(f'"{name}"' in ir for name, _ in self.attributes)
             and not {*map(_name, self.options)} & {*map(_name, options)}
         )
@@ -182,6 +181,8 @@ class Planned(Struct):
         version, given = compiler.toolchain.version, compiler.options.llc_options
         ordered = self.work.settings.order and second_program() is not None
         suitable = [plan for plan in plans if self.ir and plan.suits(self.work.target, version, self.ir, given)]
+        # Where vectors wait in accumulators, no order brought anything but for scalars.
+        ordered &= self.counts_scalars or not self.work.target.unified_vgpr
         return [plan for plan in suitable if ordered or plan.of is None]
 
     def pre_ra(self, plan: Plan) -> str:
@@ -249,6 +250,15 @@ class Planned(Struct):
                         )
             self.known_lack[plan] = lack
         return self.known_lack[plan]
+
+    def is_shorter(self, plan: Plan) -> bool:
+        """Whether a plan in an order of our own is less short of registers than the one whose text it is made of.
+
+        Raises:
+            As ``early``.
+        """
+        assert plan.of is not None
+        return any(early.strain < early.given for early in self.early(plan.of))
 
     def early(self, plan: Plan) -> tuple[EarlyOrder, ...]:
         """Each function of a plan's text in an order of our own, where it needs more registers than there are.
@@ -426,29 +436,26 @@ def tightest(most: float, others: Mapping[Plan, float]) -> tuple[Plan, ...]:
 
 
 LESS = 0.97
-"""Share of the first plan's strain up to which a text in an order of our own is worth a try; and of what the default
-plan's text is short of registers, up to which another plan of a large function is. What ``trackers`` lacks counts for
-so much of it.
+"""Share of what the default plan's text is short of registers, up to which another plan of a large function is worth a
+try. What ``trackers`` lacks counts for so much of it.
 """
 
 
 def ordered_plans(given: Planned, first: Plan, effort: Effort) -> list[Plan]:
     """The plans whose text is put in an order of our own, tried beside the first plan where LLVM's default compile
-    spills: those that are less short of registers so, the least short first. Of ``fast`` one, of which no more is
-    spilled; of ``balanced`` those that are nearly as little short, of ``best`` all that are less short at all.
+    spills: of ``best`` all that are less short of registers so, those that lack least first; of ``balanced`` those of
+    them that lack less than the first plan, and nearly as little as any; of ``fast`` the first of these.
 
     Raises:
         VeriloccError: LLVM fails, or liveness or registers of a text cannot be stated.
     """
-    if not given.plans(ORDERED):
-        return []
-    bar = sum(early.given for early in given.early(first))
-    strains = {plan: sum(early.strain for early in given.early(plan)) for plan in given.plans(ORDERED)}
-    better = sorted((plan for plan in strains if strains[plan] < bar), key=lambda plan: strains[plan])
-    if effort is Effort.BEST:
+    better = sorted((plan for plan in given.plans(ORDERED) if given.is_shorter(plan)), key=given.lack)
+    if effort is Effort.BEST or not better:
         return better
-    better = [plan for plan in better if strains[plan] <= min(LESS * bar, NEARLY * strains[better[0]])]
-    return [plan for plan in better if given.lack(plan) <= given.lack(first)][:1] if effort.is_quick else better
+    better = [
+        p for p in better if given.lack(p) < given.lack(first) and given.lack(p) <= NEARLY * given.lack(better[0])
+    ]
+    return better[:1] if effort.is_quick else better
 
 
 _WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")

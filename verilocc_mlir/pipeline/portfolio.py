@@ -139,6 +139,23 @@ class Portfolio(Struct):
         """The cost of each function of what is kept."""
         return {name: self._prices[candidate][name] for name, candidate in kept.candidates.items()}
 
+    def refuse_dearer(self, kept: Kept, costs: Costs) -> bool:
+        """Take back kernels of ours that take more modelled cycles than LLVM's, be it within the error bar, where
+        LLVM's own is there; False if there are none.
+
+        Args:
+            costs: of the final code.
+        """
+        llvms = Candidate(DEFAULT, LLVM)
+        dearer = {
+            (name, candidate)
+            for name, candidate in kept.candidates.items()
+            if candidate.variant.is_ours and costs[name].is_kernel and costs[name].cycles > self.greedy[name].cycles
+            if llvms in self._prices and (name, llvms) not in self._refused
+        }
+        self._refused |= dearer
+        return bool(dearer)
+
     @property
     def unproved(self) -> Collection[str]:
         """Functions that no audited candidate proves; where each of them is proved in some, those that one does not."""
@@ -434,19 +451,15 @@ class Portfolio(Struct):
         return shortfalls(costs[name], self.greedy[name]) if name in costs and name in self.greedy else []
 
     def _best(self, name: str) -> Candidate | None:
-        """Of those that fall short in least, that take no more modelled cycles than LLVM's if there are such, and that
-        the model cannot tell from the cheapest, the one that spills least and has most waves; then the cheapest, ours
-        and the default plan first. Of a called function, whose cycles its callers count, the one that executes fewest
-        instructions.
+        """Of those that fall short in least, and that the model cannot tell from the cheapest, the one that spills
+        least and has most waves; then the cheapest, ours and the default plan first. Of a called function, whose
+        cycles its callers count, the one that executes fewest instructions.
         """
         candidates = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
         if not candidates:
             return None
         lacking = {c: len(self._shortfalls(name, c)) for c in candidates}
         candidates = [c for c in candidates if lacking[c] == min(lacking.values())]
-        if name in self.greedy and self.greedy[name].is_kernel:
-            most = self.greedy[name].cycles
-            candidates = [c for c in candidates if self._prices[c][name].cycles <= most] or candidates
         cheapest = min((self._prices[c][name] for c in candidates), key=lambda cost: cost.cycles)
 
         def price(candidate: Candidate) -> tuple[float, int, float, float, bool]:
