@@ -29,12 +29,14 @@ from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
 from smt_verifier.checker.frame import (
+    BASE_POINTER,
     check_branches,
     check_frame,
     check_free,
     check_given,
     check_moved,
     check_restored,
+    check_scratch,
     check_slots,
     check_stays,
     check_taken,
@@ -147,18 +149,17 @@ def prepare(
     promised = check_promises(before, lanes[0], lanes[1], propagated.texts, bounds)
     is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
     framed = not is_entry and is_framed(lanes[1], bounds, own.strings)
+    check_scratch(p, lanes[1], target, own.strings)
     if framed:
-        check_given(p, lanes[1], bounds, own.calling_convention)
+        check_given(p, lanes[1], bounds, own.calling_convention, target)
     check_stays(p, lanes[1], is_entry=is_entry, framed=framed)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     returns = any("returns" in forms.opcode(i).traits for block in q.blocks for i in block.instructions)
     if returns and not (is_entry or bounds.callee_saved.issuperset(units_named(lanes[1], _RETURN_ADDRESS))):
         raise Refused("calling-convention", "it returns, and LLVM saves no return address by its convention")
-    has_pointer = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(
-        units_named(lanes[1], _BASE_POINTER)
-    )
-    check_taken(lanes[0], lanes[1], moves[1], has_pointer=has_pointer, is_entry=is_entry)
+    has_pointer = wants_frame_pointer(q, own.strings) or not bounds.kept.isdisjoint(units_named(lanes[1], BASE_POINTER))
+    check_taken(lanes[0], lanes[1], moves[1], bounds, has_pointer=has_pointer, is_entry=is_entry)
     obscure = is_obscure(before) or is_obscure(after)
     check_moved(lanes[1], propagated.texts, bounds, is_entry=is_entry)
     if not near_branches:
@@ -325,7 +326,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
 
 
 _INFO = "machineFunctionInfo."
-_RETURN_ADDRESS, _BASE_POINTER = "$sgpr30_sgpr31", "$sgpr34"
+_RETURN_ADDRESS = "$sgpr30_sgpr31"
 _ALIGNMENT = "frameInfo.maxAlignment"
 Numbered = tuple[int, Instruction]
 

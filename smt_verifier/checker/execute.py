@@ -116,6 +116,8 @@ class Execution(Effects):
         """Instruction ``number`` of P, which Q does not have (5.1)."""
         opcode = self.both.forms.opcode(a)
         self._check_alone(a, opcode)
+        if any("symbol " in t for t in a.tail):
+            raise Refused("instruction-sequence", f"{a.opcode} says where a symbol is", f"line {a.line} before")
         move = self.both.moves[False].read(a, opcode)
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc

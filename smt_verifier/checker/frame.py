@@ -14,7 +14,7 @@ from smt_verifier.checker.behind import reads_condition
 from smt_verifier.checker.certificate import VIRTUAL
 from smt_verifier.checker.joined import near_blocks
 from smt_verifier.checker.lanes import Lanes, declared_units, led_to, predecessors
-from smt_verifier.checker.limits import Limits
+from smt_verifier.checker.limits import Limits, arguments, decimal
 from smt_verifier.checker.model import Function, Instruction, Kind
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.outcome import Refused
@@ -33,7 +33,8 @@ _ENTRIES = frozenset(
 """Conventions of functions that nobody calls."""
 _DESCRIPTOR, _CHAIN_DESCRIPTOR = "'$sgpr0_sgpr1_sgpr2_sgpr3'", "'$sgpr48_sgpr49_sgpr50_sgpr51'"
 """Where a called function, and one of a chain, is given the scratch descriptor."""
-_ABSENT = ""
+_GIVEN_FIRST = f"privateSegmentBuffer: {{ reg: {_DESCRIPTOR} }}"
+_ABSENT, BASE_POINTER = "", "$sgpr34"
 _OVERWRITTEN = ("scc", "m0")
 """What LLVM overwrites where it saves and restores (M0 with ``block-vgpr-csr``)."""
 _AT_EDGES, _OF_SPILLED = 8, 3
@@ -82,7 +83,32 @@ def check_frame(p: Function, q: Function, convention: str, tables: Tables) -> No
         raise Refused("header", "it calls, and hasCalls is not true")
 
 
-def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> None:
+def check_scratch(p: Function, q: Lanes, processor: Processor, strings: Mapping[str, str]) -> None:
+    """Where Q has stack objects, an entry function without scratch of its own accord is given the descriptor and the
+    wave's offset, and these are where the machine has them: behind all other SGPRs that it is given. It keeps the
+    descriptor where nothing else is given (SIMachineFunctionInfo's constructor;
+    SIFrameLowering::emitEntryFunctionPrologue).
+
+    Raises:
+        Refused: they are elsewhere.
+    """
+    is_entry = p.fields.get(_INFO + "isEntryFunction") == "true"
+    if processor.architected_flat_scratch or not is_entry or not _in_memory(q.function):
+        return
+    text = p.fields.get(_INFO + "argumentInfo", "")
+    given = arguments(text)
+    last = sum(given.values()) - 1 + decimal(p.fields.get(_INFO + "numKernargPreloadSGPRs", "0"))
+    wanted = (_GIVEN_FIRST, f"privateSegmentWaveByteOffset: {{ reg: '$sgpr{last}' }}")
+    asked = [axis for axis in "XYZ" if axis == "X" or f"amdgpu-no-workgroup-id-{axis.lower()}" not in strings]
+    of_groups = {name for name in given if name.startswith("workGroup") or name == "LDSKernelId"}
+    if not all(one in text for one in wanted) or of_groups != {f"workGroupID{axis}" for axis in asked}:
+        raise Refused("header", "the scratch descriptor or the wave's offset is not where the machine has it")
+    kept = units_named(q, p.fields.get(_INFO + _FRAME[2], ""))
+    if kept.isdisjoint(q.tables.units("s")) or not kept.isdisjoint(declared_units(q, 0)):
+        raise Refused("header", "there is no place for the scratch descriptor")
+
+
+def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str, processor: Processor) -> None:
     """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, and
     leaves it SGPRs where it begins and ends: LLVM keeps EXEC, the frame and base pointer there while it saves vector
     registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1, 13.4).
@@ -91,7 +117,7 @@ def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str) -> N
         Refused: one is elsewhere, or too few are free.
     """
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
-    given = (descriptor, "'$private_rsrc_reg'", _ABSENT)
+    given = (descriptor, *(("'$private_rsrc_reg'", _ABSENT) if processor.architected_flat_scratch else ()))
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
     usable = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - bounds.callee_saved))
     if any(len(usable - _numbers(live)) < _AT_EDGES for live in edges(lanes)):
@@ -114,8 +140,9 @@ def _numbers(units: Iterable[int]) -> set[int]:
 
 
 def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> None:
-    """Nothing in Q writes where the frame is: LLVM restores by it what a called function has saved, and callees begin
-    behind what Q adds (13.4). Beside an object of unknown size LLVM has a frame pointer.
+    """Nothing in Q writes where the frame is: LLVM's spill code would write elsewhere, it restores by that what a
+    called function has saved, and callees begin behind what Q adds (13.4). Beside an object of unknown size LLVM has a
+    frame pointer.
 
     Raises:
         Refused: some instruction does.
@@ -123,12 +150,16 @@ def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> N
     q = lanes.function
     code = [(i, opcode.traits) for b in q.blocks for i in b.instructions if (opcode := lanes.tables.opcode(i.opcode))]
     grows = len(q.stack) > len(p.stack) and any("call" in traits for _, traits in code)
-    if not (grows if is_entry else framed):
-        return
-    pointer = "" if _is_dynamic(q) else q.fields.get(_INFO + "stackPtrOffsetReg", "")
-    base = units_named(lanes, pointer if is_entry else f"$flat_scr {pointer}")
+    pointer = units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
+    base = frame_units(lanes) if framed or (is_entry and _in_memory(q)) else frozenset[int]()
+    base = base - pointer if _is_dynamic(q) else base | pointer if is_entry and grows else base
     if moving := [i for i, traits in code if moves_frame(i, traits, lanes, base)]:
         raise Refused("reserved-register", f"{moving[0].opcode} moves the frame that Q has", f"line {moving[0].line}")
+
+
+def _in_memory(function: Function) -> bool:
+    """Whether it has a stack object that does not become lanes of vector registers."""
+    return any(row.get("stack-id") != "sgpr-spill" for row in function.stack.values())
 
 
 def moves_frame(i: Instruction, traits: Set[str], lanes: Lanes, base: Set[int]) -> bool:
@@ -161,9 +192,10 @@ def _check_places(p: Function, places: Mapping[str, tuple[str, ...]]) -> None:
         raise Refused("header", f"{wrong[0]} is not the register in which LLVM has it")
 
 
-def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_entry: bool) -> None:
+def check_taken(p: Lanes, lanes: Lanes, moves: Moves, bounds: Limits, *, has_pointer: bool, is_entry: bool) -> None:
     """No instruction of either text names the frame pointer of a called function that has one (``has_pointer``), by
-    which LLVM addresses slots and saves vector registers (6, 13.4). None of Q reads what is kept for long branches; nor
+    which LLVM addresses slots and saves vector registers, or the base pointer that is kept, from which it restores the
+    stack pointer (6, 13.4). None of Q reads what is kept for long branches; nor
     what keeps EXEC, but to write EXEC where no scalars are still to be spilled to lanes: LLVM moves it, wherever an
     operand is that very register. ``p``, ``lanes``: of P and Q.
 
@@ -172,8 +204,11 @@ def check_taken(p: Lanes, lanes: Lanes, moves: Moves, *, has_pointer: bool, is_e
     """
     q = lanes.function
     frame = q.fields.get(_INFO + "frameOffsetReg", "") if has_pointer and not is_entry else ""
-    if not units_named(lanes, frame).isdisjoint(p.named | lanes.named):
-        raise Refused("reserved-register", f"{frame} is named, which LLVM takes")
+    if has_pointer and not is_entry and frame != "'$sgpr33'":
+        raise Refused("header", "LLVM has no register for the frame pointer that it wants")
+    taken = units_named(lanes, frame) | units_named(lanes, BASE_POINTER) & bounds.kept
+    if not taken.isdisjoint(p.named | lanes.named):
+        raise Refused("reserved-register", "the frame or base pointer is named, which LLVM takes")
     spills = "S" in moves.kinds.values() and any(k >= VIRTUAL for k in lanes.named)
     names = [q.fields.get(_INFO + name, "") for name in ("sgprForEXECCopy", "longBranchReservedReg")]
     # Where few registers are left, the first has that of the stack pointer, which all spill code names, in it.

@@ -193,9 +193,9 @@ def _most_waves(target: Processor, lds: int, sizes: tuple[int, int]) -> int:
 
 def _sgprs(target: Processor, waves: tuple[int, int], strings: Mapping[str, str], fields: Mapping[str, str]) -> int:
     """How many SGPRs may be used; FLAT_SCRATCH, XNACK_MASK and VCC follow them before gfx10, VCC alone since."""
-    arguments = _arguments(fields.get(f"{_INFO}argumentInfo", ""))
+    given = arguments(fields.get(f"{_INFO}argumentInfo", ""))
     extra = 2
-    if target.major < 10 and (target.architected_flat_scratch or "flatScratchInit" in arguments):
+    if target.major < 10 and (target.architected_flat_scratch or "flatScratchInit" in given):
         extra = 6
     elif target.major < 10 and target.xnack:
         extra = 4
@@ -204,13 +204,13 @@ def _sgprs(target: Processor, waves: tuple[int, int], strings: Mapping[str, str]
     asked = _integer("amdgpu-num-sgpr", strings)
     if asked is not None and asked > extra:
         preloaded = fields.get(f"{_INFO}numKernargPreloadSGPRs", "0")
-        asked = max(asked, sum(arguments.values()) + _decimal(preloaded))
+        asked = max(asked, sum(given.values()) + decimal(preloaded))
         if target.budgets[waves[1] - 1].min_sgprs <= asked <= limit:
             limit = asked
     return min(limit - extra, budget.max_addressable_sgprs)
 
 
-def _decimal(text: str) -> int:
+def decimal(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         raise Refused("header", f"{text!r} is no number")
     return int(text)
@@ -236,7 +236,7 @@ def _vectors(target: Processor, waves: tuple[int, int], strings: Mapping[str, st
     return vgprs, min(total - vgprs, most)
 
 
-def _arguments(text: str) -> dict[str, int]:
+def arguments(text: str) -> dict[str, int]:
     """SGPRs of each entry of argumentInfo: ``dispatchPtr: { reg: '$sgpr4_sgpr5' }, …``."""
     counts: dict[str, int] = {}
     for entry in text.removesuffix(" }").split(" }, ") if text else ():
@@ -265,5 +265,5 @@ def _has_base_pointer(strings: Mapping[str, str], words: Collection[str], fields
     """
     called = fields.get(f"{_INFO}isEntryFunction") != "true"
     realigned = any(word.startswith("alignstack") for word in words) or "stackrealign" in strings
-    realigned = realigned or _decimal(fields.get("frameInfo.maxAlignment", "1")) > 16
+    realigned = realigned or decimal(fields.get("frameInfo.maxAlignment", "1")) > 16
     return called and realigned and "no-realign-stack" not in strings

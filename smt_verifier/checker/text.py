@@ -245,6 +245,8 @@ class _Reader:
                 raise Refused("instruction", "inline assembly without its text")
             operands[0] = replace(operands[0], kind=Kind.ASM_STRING)
         _check_order(opcode, operands, definitions)
+        if opcode.startswith("DBG_") and not _only_reads(opcode, operands, tail):
+            raise Refused("instruction", f"{opcode}, for debugging, is more than a read of registers")
         opens = brace is not None and brace[1] is not None
         parts = tuple(operands), definitions, flags, tuple(memory), tuple(tail)
         return Instruction(opcode, *parts, bundled, opens, False, self.line + 1)
@@ -280,6 +282,14 @@ class _Reader:
         if memory.stack_object >= 0 or memory.fixed_object >= 0:
             self.stack_object(memory.pointer)
         return memory
+
+
+def _only_reads(opcode: str, operands: Sequence[Operand], tail: Sequence[str]) -> bool:
+    """Whether a debug instruction is one of which LLVM's passes take no notice (2.2): they believe its definitions and
+    register masks, make code of a stack object that is no DBG_VALUE's, and put its symbols where it is.
+    """
+    known = opcode.startswith(("DBG_VALUE", "DBG_LABEL")) and all(t.startswith("debug-") for t in tail)
+    return known and all(o.kind is not Kind.REGMASK and o.flags <= {"debug-use", "renamable"} for o in operands)
 
 
 def _check_order(opcode: str, operands: Sequence[Operand], definitions: int) -> None:

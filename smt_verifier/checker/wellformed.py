@@ -42,8 +42,10 @@ def well_formed(function: Function, tables: Tables) -> None:
             if form not in fitting:
                 _check_form(opcode, *form[1:], _where(instruction))
                 fitting.add(form)
-            if "call" in opcode.traits and all(op.kind is not Kind.REGMASK for op in instruction.operands):
-                raise Refused("instruction", f"{opcode.name} without a register mask", _where(instruction))
+            if ("call" in opcode.traits) != any(op.kind is Kind.REGMASK for op in instruction.operands):
+                raise Refused(
+                    "instruction", f"{opcode.name}: calls, and no others, have register masks", _where(instruction)
+                )
             if _keeps_a_part(instruction, opcode):
                 raise Refused("instruction", f"{opcode.name} keeps a part of what nothing reads", _where(instruction))
             if _is_apart(instruction):

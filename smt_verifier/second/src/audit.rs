@@ -58,6 +58,7 @@ pub fn with_context<T>(
     let objects = header::compare(&x, &y, &limits, processor)?;
     let module::Attributes { convention, strings, .. } = module::attributes(&p.module, &x.name)?;
     header::frame(&x, &y, &convention)?;
+    header::scratch(&x, &y, processor, &strings)?;
     check::same_blocks(&x, &y)?;
     [&mut x, &mut y].into_iter().for_each(joined::join);
     let (coarse, wave32) = (is_coarse(&x) && is_coarse(&y), processor.wave_size == 32);

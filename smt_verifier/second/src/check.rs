@@ -115,7 +115,7 @@ pub fn texts(context: &Context<'_>) -> Done<Texts> {
     let is_entry = info(context.before, "isEntryFunction") == "true";
     let framed = !is_entry && frame(context).framed;
     if framed {
-        header::given(context.before, &context.convention)?;
+        header::given(context.before, &context.convention, context.processor)?;
         edges_are_free(context)?;
     }
     frame_stays(context, is_entry, framed)?;
@@ -235,17 +235,20 @@ fn has_dynamic_object(q: &Function) -> bool {
     q.stack.values().any(|row| header::object(row, "type") == "variable-sized")
 }
 
-/// Nothing in Q writes where the frame is, by which LLVM restores what a called function has saved, and behind which callees
-/// begin: FLAT_SCRATCH; the stack pointer, if there is no object of unknown size, beside which it has a frame pointer (spec 13.4).
+/// Nothing in Q writes where the frame is, by which spill code finds its slots, LLVM restores what a called function has saved, and
+/// callees begin; but the stack pointer, if there is an object of unknown size, beside which it has a frame pointer (spec 13.4).
 fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
     let (p, q) = (context.before, context.after);
     let grows = q.stack.len() > p.stack.len() && q.instructions().any(|i| i.has("call"));
-    if !(if is_entry { grows } else { framed }) {
-        return Ok(());
-    }
-    let mut names = if has_dynamic_object(q) { Vec::new() } else { registers_in(q, "stackPtrOffsetReg") };
-    if !is_entry {
+    let mut names = if has_dynamic_object(q) || !(framed || is_entry && grows) {
+        Vec::new()
+    } else {
+        registers_in(q, "stackPtrOffsetReg")
+    };
+    if framed || is_entry && header::is_in_memory(q) {
         names.push("flat_scr".to_string());
+        names.extend(registers_in(q, "scratchRSrcReg"));
+        names.extend(registers_in(q, "frameOffsetReg").into_iter().filter(|_| is_entry));
     }
     let registers = names.iter().filter_map(|name| tables().register(name));
     let base: Set<u32> = registers.flat_map(|r| r.units.iter().copied()).collect();
@@ -387,13 +390,19 @@ fn nothing_taken(context: &Context<'_>) -> Done {
         let names = registers_in(q, key);
         names.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units.iter().copied()).collect()
     };
-    // What is realigned has a base pointer, s34, too.
-    let realigned =
-        tables().register("sgpr34").is_some_and(|r| r.units.iter().any(|unit| context.limits.kept.contains(unit)));
+    // What is realigned has a base pointer, s34, too, by which the stack pointer is restored.
+    let base = tables().register("sgpr34").map_or(&[][..], |register| &register.units);
+    let realigned = base.iter().any(|unit| context.limits.kept.contains(unit));
     let keeps = (realigned || wants_frame_pointer(context)) && info(q, "isEntryFunction") != "true";
     let frame = if keeps { units("frameOffsetReg") } else { Set::default() };
-    let is_free = !context.touched.iter().any(|unit| frame.contains(unit));
-    ensure!(is_free, "reserved-register", "", "the frame pointer is named, which LLVM takes");
+    ensure!(
+        !keeps || info(q, "frameOffsetReg") == "$sgpr33",
+        "header",
+        "",
+        "a frame pointer is wanted, and is nowhere"
+    );
+    let is_taken = |unit: &u32| frame.contains(unit) || realigned && base.contains(unit);
+    ensure!(!context.touched.iter().any(is_taken), "reserved-register", "", "a pointer to the frame is named");
     // Where few registers are left, what keeps EXEC has the stack pointer in it, which all spill code names.
     let pointer = units("stackPtrOffsetReg");
     let [mask, branches] = ["sgprForEXECCopy", "longBranchReservedReg"].map(|key| &units(key) - &pointer);
@@ -942,6 +951,8 @@ impl<'a> Walk<'a> {
 
     fn before_alone(&mut self, p: &Instruction) -> Done {
         self.may_stand_alone(p)?;
+        let is_place = p.tail.iter().any(|attribute| attribute.contains("symbol "));
+        ensure!(!is_place, "instruction-sequence", p, "a symbol is where it stands, alone");
         let moved = moves::read(self.context, self.context.before, p)?;
         let defined = p.lanes(Operand::is_def);
         let effect = if let Some(moved) = &moved {

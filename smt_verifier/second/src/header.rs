@@ -43,17 +43,66 @@ pub fn frame(p: &Function, q: &Function, convention: &str) -> Done {
     Ok(())
 }
 
+/// The scratch of an entry function that has stack objects in Q is where the machine says: the wave's offset stands
+/// behind all other SGPRs that the function is given (SIFrameLowering::emitEntryFunctionPrologue).
+///
+/// # Errors
+/// `header`: the text says something else of it.
+pub fn scratch(p: &Function, q: &Function, target: &Processor, strings: &BTreeMap<String, String>) -> Done {
+    if target.architected_flat_scratch || info(p, "isEntryFunction") != "true" || !is_in_memory(q) {
+        return Ok(());
+    }
+    let kept = registers_in(p, "scratchRSrcReg").iter().find_map(|name| tables().register(name));
+    let given = q.blocks.first().into_iter().flat_map(|block| &block.liveins);
+    let is_taken = |unit: &u32| given.clone().any(|(register, _)| register.units.contains(unit));
+    let fits = kept.is_some_and(|kept| kept.file == 's' && !kept.units.iter().any(is_taken));
+    ensure!(fits, "header", "", "no place is left for the scratch descriptor");
+    let mut last = info(p, "numKernargPreloadSGPRs").parse().unwrap_or(0_u32);
+    for argument in tables().arguments.values().filter(|argument| has_argument(p, argument.name)) {
+        last += argument.sgprs;
+        let name = argument.name;
+        let is_one = match name.strip_prefix("workGroup") {
+            Some(rest) => rest != "Info",
+            None => name != "LDSKernelId",
+        };
+        ensure!(is_one, "header", "", "{name} is nothing that the machine gives");
+    }
+    let is_at = |name: &str, place: &str| {
+        let at = p.fields.get(&format!("machineFunctionInfo.argumentInfo.{name}"));
+        at.is_some_and(|at| *at == format!("{{ reg: '$sgpr{place}' }}"))
+    };
+    let offset = last.saturating_sub(1).to_string();
+    let fits = is_at("privateSegmentBuffer", "0_sgpr1_sgpr2_sgpr3") && is_at("privateSegmentWaveByteOffset", &offset);
+    ensure!(fits, "header", "", "the scratch descriptor, or s{offset} for the wave's offset, is not given");
+    for axis in ["X", "Y", "Z"] {
+        let is_left_out = strings.contains_key(&format!("amdgpu-no-workgroup-id-{}", axis.to_lowercase()));
+        let is_asked = axis == "X" || !is_left_out;
+        ensure!(
+            has_argument(p, &format!("workGroupID{axis}")) == is_asked,
+            "header",
+            "",
+            "the number {axis} of a group"
+        );
+    }
+    Ok(())
+}
+
+/// It has stack objects that do not become lanes.
+pub fn is_in_memory(function: &Function) -> bool {
+    function.stack.values().any(|row| object(row, "stack-id") != "sgpr-spill")
+}
+
 /// A called function that has a frame is given its stack and scratch descriptor where LLVM has them.
 ///
 /// # Errors
 /// `header`: one is elsewhere.
-pub fn given(p: &Function, convention: &str) -> Done {
+pub fn given(p: &Function, convention: &str, target: &Processor) -> Done {
     let pointer = info(p, "stackPtrOffsetReg");
     ensure!(pointer == "$sgpr32", "header", "", "a called function is given its stack in s32, not {pointer}");
     let given = if convention.contains("chain") { "48_sgpr49_sgpr50_sgpr51" } else { "0_sgpr1_sgpr2_sgpr3" };
     let descriptor = info(p, "scratchRSrcReg");
-    let is_given =
-        descriptor.strip_prefix("$sgpr").map_or(matches!(&*descriptor, "" | "$private_rsrc_reg"), |own| own == given);
+    let is_none = target.architected_flat_scratch && matches!(&*descriptor, "" | "$private_rsrc_reg");
+    let is_given = descriptor.strip_prefix("$sgpr").map_or(is_none, |own| own == given);
     ensure!(is_given, "header", "", "the scratch descriptor is not in s{given}, but in {descriptor}");
     Ok(())
 }

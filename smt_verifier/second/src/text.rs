@@ -316,6 +316,14 @@ fn read_instruction(tree: Tree<'_>, names: &Names) -> Done<Instruction> {
         memory.push(read_memory(tree, names)?);
     }
     let definitions = tree.all("Def").count();
+    if opcode.has("debug") {
+        // What LLVM's passes do not skip: definitions, masks, symbols, and what is no value's.
+        let skipped = |o: &Operand| o.kind != Kind::RegMask && o.flags & !(RENAMABLE | DEBUG_USE) == 0;
+        let fits = !matches!(&*name, "DBG_PHI" | "DBG_INSTR_REF")
+            && operands.iter().all(skipped)
+            && tail.iter().all(|attribute| attribute.starts_with("debug-"));
+        ensure!(fits, "well-formed", line, "a debug instruction that does more than read");
+    }
     Ok(Instruction { name, opcode, operands, definitions, flags, memory, tail, bundle: [false; 3], line })
 }
 

@@ -14,7 +14,13 @@ pub fn check(function: &Function, target: &Processor) -> Done {
             check_operands(i, target)?;
             let has = |is_it: &dyn Fn(&Operand) -> bool| i.operands.iter().any(is_it);
             ensure!(!has(&|o| o.is(DEBUG_USE)), "well-formed", i, "a debug use in no debug instruction");
-            ensure!(!i.has("call") || has(&|o| o.kind == Kind::RegMask), "well-formed", i, "a call without a mask");
+            let is_masked = has(&|o| o.kind == Kind::RegMask);
+            ensure!(
+                i.has("call") == is_masked,
+                "well-formed",
+                i,
+                "a call without a mask, or another instruction with one"
+            );
             // Whoever compares registers would have to compare two.
             let is_alias = |o: &Operand| o.register.is_some_and(|register| register.is_marked("alias"));
             ensure!(!has(&is_alias), "well-formed", i, "a register that shows the state of another");
