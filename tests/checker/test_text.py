@@ -101,7 +101,9 @@ def test_stored_texts_are_read_as_the_other_reader_reads_them() -> None:
 
 
 def test_what_the_other_reader_refuses_is_refused() -> None:
-    """But for branches that are no successors, which ``well_formed`` refuses; stack objects are named rightly here."""
+    """But for branches that are no successors, which ``well_formed`` refuses; stack objects are named rightly here, and
+    debug instructions do no more than read.
+    """
     ours: set[str] = set()
     theirs: set[str] = set()
     for path in stored_texts():
@@ -116,7 +118,8 @@ def test_what_the_other_reader_refuses_is_refused() -> None:
             if not error.what.startswith("control goes"):
                 theirs.add(path.name)
     assert theirs <= ours
-    assert ours - theirs == {"header_objects_swapped.after.mir", "header_stack_object_missing.after.mir"}
+    others = {name for name in ours - theirs if not name.startswith("parser_debug_")}
+    assert others == {"header_objects_swapped.after.mir", "header_stack_object_missing.after.mir"}
 
 
 @pytest.mark.long

@@ -245,8 +245,10 @@ fn frame_stays(context: &Context<'_>, is_entry: bool, framed: bool) -> Done {
     } else {
         registers_in(q, "stackPtrOffsetReg")
     };
-    if framed || is_entry && header::is_in_memory(q) {
+    if framed || header::is_in_memory(q) {
         names.push("flat_scr".to_string());
+    }
+    if header::is_in_memory(q) {
         names.extend(registers_in(q, "scratchRSrcReg"));
         names.extend(registers_in(q, "frameOffsetReg").into_iter().filter(|_| is_entry));
     }

@@ -53,6 +53,9 @@ fn check(before: &str, after: &str, target: &str) -> Result<(), Refused> {
         wellformed::check(q, target)?;
         let limits = limits::limits(p, &before.module, target)?;
         header::compare(p, q, &limits, target)?;
+        let module::Attributes { convention, strings, .. } = module::attributes(&before.module, &p.name)?;
+        header::frame(p, q, &convention)?;
+        header::scratch(p, q, target, &strings)?;
     }
     Ok(())
 }
