@@ -90,7 +90,10 @@ class _Remade(Struct, frozen=True):
 
     Attributes:
         makers: of registers and parts, constants among them.
-        held: the bases, which stay in their registers, with the points (``choose.Excess``) at which they would not.
+        held: the bases, which stay in their registers, with a mask of the points (``choose.Excess``) at which they
+            would not.
+        costs: what plans cost with that.
+        candidates: of all registers that may be spilled at these costs, the bases left out.
     """
 
     makers: Makers
