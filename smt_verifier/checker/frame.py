@@ -151,7 +151,11 @@ def check_stays(p: Function, lanes: Lanes, *, is_entry: bool, framed: bool) -> N
     code = [(i, opcode.traits) for b in q.blocks for i in b.instructions if (opcode := lanes.tables.opcode(i.opcode))]
     grows = len(q.stack) > len(p.stack) and any("call" in traits for _, traits in code)
     pointer = units_named(lanes, q.fields.get(_INFO + "stackPtrOffsetReg", ""))
-    base = frame_units(lanes) if _in_memory(q) else units_named(lanes, "$flat_scr") | pointer if framed else frozenset()
+    base: frozenset[int] = frozenset()
+    if _in_memory(q):
+        base = frame_units(lanes)
+    elif framed:
+        base = units_named(lanes, "$flat_scr") | pointer
     base = base - pointer if _is_dynamic(q) else base | pointer if is_entry and grows else base
     if moving := [i for i, traits in code if moves_frame(i, traits, lanes, base)]:
         raise Refused("reserved-register", f"{moving[0].opcode} moves the frame that Q has", f"line {moving[0].line}")
