@@ -226,6 +226,10 @@ functions every other one is tried, from the third on."""
 STEPS = 8
 """How often a little more is spilled where a range finds no room, before more is spilled everywhere."""
 
+ALIKE = 1.02
+"""Where a little more room costs at most so many times as much, less room is not tried: each try takes as long as an
+allocation."""
+
 COPIED = 0.2
 """Cost of a copy from register to register, against 1 for storing or loading one."""
 
@@ -354,12 +358,19 @@ def try_allocators(
     spares = limits.spills.spare
     if problem.is_large:
         spares = spares[2::2] or spares[-1:]
+    tries = 0
     try:
-        for number, spare in enumerate(spares):
-            if events.budget.is_over or not limits.spills.is_due(attempted, number):
+        for spare, next_spare in zip(spares, (*spares[1:], None), strict=True):
+            if events.budget.is_over or not limits.spills.is_due(attempted, tries):
                 break
             if held is not None and problem.is_large:
                 break
+            if next_spare is not None and not problem.is_large:
+                with events.measure("spill"):
+                    cost = spiller.cost(spare, accumulators=limits.spills.accumulators)
+                    more = spiller.cost(next_spare, accumulators=limits.spills.accumulators)
+                if 0 < more <= ALIKE * cost < math.inf:
+                    continue
             with events.measure("spill"):
                 relieved = spiller.relieve(
                     spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators
@@ -369,7 +380,8 @@ def try_allocators(
             if sum(action.cost for action in relieved.actions if action.kind == "spill") > limits.most_spilled:
                 attempted = replace(attempted, is_too_dear=True)
                 break
-            if not relieved.actions and (number or attempted.proposed[-1].partial is None):
+            tries += 1
+            if not relieved.actions and (tries > 1 or attempted.proposed[-1].partial is None):
                 continue
             if relieved.actions:
                 with events.measure("build"):
@@ -384,7 +396,7 @@ def try_allocators(
                 splits = _Splits(file, target, phase, events, limits, start.stuck)
                 if relieved.actions:
                     again = splits.after(whole, relieved.function)
-                if again.lacks_room and not number and limits.spills.steps and not problem.is_large:
+                if again.lacks_room and tries == 1 and limits.spills.steps and not problem.is_large:
                     again, relieved = splits.with_room(again, spiller, relieved, spare)
             if again is whole and not relieved.actions:
                 continue

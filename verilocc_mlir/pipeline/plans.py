@@ -44,7 +44,7 @@ from verilocc_mlir.pipeline.opened import Work, open_input
 from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import OURS, Runs, Variant
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.build import build_with_liveness
 from verilocc_mlir.problem.model import LARGE, Phase
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra, with_attributes
@@ -170,6 +170,7 @@ class Planned(Struct):
     _early: dict[Plan, tuple[EarlyOrder, ...]] = field(default_factory=dict[Plan, "tuple[EarlyOrder, ...]"])
     _in_order: set[Plan] = field(default_factory=set[Plan])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
+    _lack_of_texts: dict[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
     _reference: Reference | None = None
@@ -232,24 +233,31 @@ class Planned(Struct):
         Raises:
             ToolchainError, InputError: as ``pre_ra``. UnsupportedError: the problem cannot be stated.
         """
+        if plan not in self.known_lack:
+            text = self.pre_ra(plan)
+            key = text, self.counts_scalars
+            if key not in self._lack_of_texts:
+                self._lack_of_texts[key] = self._estimated(text)
+            self.known_lack[plan] = self._lack_of_texts[key]
+        return self.known_lack[plan]
+
+    def _estimated(self, text: str) -> float:
         # Few files spill.
         from verilocc_mlir.spilling.relieve import Spiller, most_too_many
 
-        if plan not in self.known_lack:
-            file, gpu, is_large = self.shared.parsed(self.pre_ra(plan), self.work.path), self.work.target, self.is_large
-            phases: dict[Phase, float] = {"vgpr": 1.0}
-            if self.counts_scalars and not is_large:
-                phases["sgpr"] = LANE_MOVE
-            lack = 0.0
-            for phase, weight in phases.items():
-                for function in file.functions:
-                    problem = build_problem(file, function, gpu, phase, pressure_alone=is_large)
-                    with self.work.events.measure("spill"):
-                        lack += weight * (
-                            most_too_many(problem) if is_large else Spiller(function, problem, gpu).estimate()
-                        )
-            self.known_lack[plan] = lack
-        return self.known_lack[plan]
+        file, gpu, is_large = self.shared.parsed(text, self.work.path), self.work.target, self.is_large
+        phases: dict[Phase, float] = {"vgpr": 1.0}
+        if self.counts_scalars and not is_large:
+            phases["sgpr"] = LANE_MOVE
+        lack = 0.0
+        for phase, weight in phases.items():
+            for function in file.functions:
+                with self.work.events.measure("spill"):
+                    problem, waits = build_with_liveness(file, function, gpu, phase, pressure_alone=True)
+                    lack += weight * (
+                        most_too_many(problem) if is_large else Spiller(function, problem, gpu, waits).estimate()
+                    )
+        return lack
 
     def is_shorter(self, plan: Plan) -> bool:
         """Whether a plan in an order of our own is less short of registers than the one whose text it is made of.

@@ -78,6 +78,17 @@ def build_problem(
         UnsupportedError: something this version cannot state: tied operands in different registers, generic registers,
             an unknown physical register or register mask.
     """
+    return build_with_liveness(file, function, target, phase, pressure_alone=pressure_alone)[0]
+
+
+def build_with_liveness(
+    file: MirFile, function: MachineFunction, target: Target, phase: Phase, *, pressure_alone: bool = False
+) -> tuple[AllocationProblem, Waiting]:
+    """The same, and the liveness that it was built with, as the spiller takes it.
+
+    Raises:
+        As ``build_problem``.
+    """
     where = f"function {function.name}"
     if not function.blocks:
         raise InputError("the function has no body", where=where)
@@ -87,7 +98,8 @@ def build_problem(
     classes = virtual_classes(function)
     flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
-    live = phase_waiting(function, cfg, classes, members.__contains__, phase).at_matrices
+    waits = phase_waiting(function, cfg, classes, members.__contains__, phase)
+    live = waits.at_matrices
     budgets, special = _budgets(file, function, target, phase)
     points: Mapping[int, tuple[Point, ...]] = dict.fromkeys(members, ())
     if not pressure_alone:
@@ -105,7 +117,7 @@ def build_problem(
     )
     ranges = tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order)
     wants_preferences = phase == "vgpr" and not pressure_alone
-    return AllocationProblem(
+    problem = AllocationProblem(
         version=PROBLEM_VERSION,
         target=target.name,
         function=function.name,
@@ -127,6 +139,7 @@ def build_problem(
         special=special,
         preferences=preferences(function, cfg, depths, classes, ids, ranges, target) if wants_preferences else (),
     )
+    return problem, waits
 
 
 def phase_liveness(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import exec_masks, is_terminator
 from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.analysis.waiting import Waiting
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.problem.build import frequency, lane_groups, phase_waiting
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
@@ -54,14 +55,20 @@ class Ground:
     masks_of_reads: dict[Gap, set[int]] = field(default_factory=dict["Gap", set[int]], repr=False, compare=False)
 
 
-def ground(function: MachineFunction, problem: AllocationProblem, target: Target) -> Ground:
-    """Args: function: the one that ``problem`` was built from."""
+def ground(
+    function: MachineFunction, problem: AllocationProblem, target: Target, waits: Waiting | None = None
+) -> Ground:
+    """
+    Args:
+        function: the one that ``problem`` was built from.
+        waits: the liveness that it was built with (``build_with_liveness``); None: it is made here.
+    """
     members = {int(r.name[1:]): r for r in problem.ranges}
     cfg = control_flow(function)
     classes = virtual_classes(function)
     scalar = problem.phase == "sgpr"
     barred = _barred(function)
-    waits = phase_waiting(function, cfg, classes, members.__contains__, problem.phase)
+    waits = waits or phase_waiting(function, cfg, classes, members.__contains__, problem.phase)
     barred |= waits.fixed
     if waits.longer:
         ranges = tuple(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from verilocc_mlir.analysis.waiting import Waiting
 from verilocc_mlir.budget import OutOfSecondsError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
@@ -125,10 +126,13 @@ class Spiller:
     Args:
         function: the function that ``problem`` was built from.
         problem: the phase's allocation problem.
+        waits: as for ``ground``.
     """
 
-    def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:
-        known = ground(function, problem, target)
+    def __init__(
+        self, function: MachineFunction, problem: AllocationProblem, target: Target, waits: Waiting | None = None
+    ) -> None:
+        known = ground(function, problem, target, waits)
         self._function = function
         self._problem = known.problem
         self._members = known.members
@@ -172,16 +176,7 @@ class Spiller:
             None where the registers that may be spilled do not suffice; the function itself where nothing needs to be
             spilled.
         """
-        key = spare, accumulators, tight
-        if key not in self._chosen:
-            # The choice is greedy: with more room asked for, it may come to less. Of 296 choices for kernels of the
-            # corpus five did, by 22 % at most, and with no room to spare but for one of 0.3 %.
-            choices = [self._choice(spare, accumulators, tight)]
-            if choices[0] and not spare and not tight and not self._problem.is_large:
-                with suppress(OutOfSecondsError):
-                    choices.extend(self._choice(more, accumulators, tight) for more in MORE_ROOM)
-            self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None)
-        chosen = self._chosen[key]
+        chosen = self._least(spare, accumulators, tight)
         if chosen is None:
             return None
         if not chosen.plans:
@@ -196,6 +191,25 @@ class Spiller:
             _action(p, self._costs.places, chosen.reasons[v], remade.costs.constant(v)) for v, p in plans.items()
         )
         return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
+
+    def cost(self, spare: int, *, accumulators: bool = True) -> float:
+        """What ``relieve`` would store and load with so much room: 32-bit registers, weighted by estimated executions;
+        infinite where the registers that may be spilled do not suffice.
+        """
+        chosen = self._least(spare, accumulators, ())
+        return math.inf if chosen is None else chosen.cost
+
+    def _least(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
+        key = spare, accumulators, tight
+        if key not in self._chosen:
+            # The choice is greedy: with more room asked for, it may come to less. Of 296 choices for kernels of the
+            # corpus five did, by 22 % at most, and with no room to spare but for one of 0.3 %.
+            choices = [self._choice(spare, accumulators, tight)]
+            if choices[0] and not spare and not tight and not self._problem.is_large:
+                with suppress(OutOfSecondsError):
+                    choices.extend(self._choice(more, accumulators, tight) for more in MORE_ROOM)
+            self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None)
+        return self._chosen[key]
 
     def estimate(self) -> float:
         """What it costs to have no register too many, before anything is allocated: stores and loads of 32-bit
