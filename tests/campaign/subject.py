@@ -64,6 +64,7 @@ frameInfo:
   isEntryFunction: {entry}
   hasSpilledSGPRs: {spilled}
   scratchRSrcReg:  '{descriptor}'
+  frameOffsetReg:  '{frame}'
   stackPtrOffsetReg: '$sgpr32'
   sgprForEXECCopy: '{exec_copy}'
 {info}body:             |
@@ -101,6 +102,7 @@ def text(
         spilled=str(spilled).lower(),
         info=info,
         descriptor="$sgpr96_sgpr97_sgpr98_sgpr99" if entry else "$private_rsrc_reg",
+        frame="$fp_reg" if entry else "$sgpr33",
         exec_copy="$sgpr100_sgpr101" if processor.startswith("gfx9") else "$sgpr100",
     )
     return head + "\n".join(body) + "\n...\n"

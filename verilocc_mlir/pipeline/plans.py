@@ -398,9 +398,9 @@ LANE_MOVE = 0.25
 """What moving a scalar to a lane of a vector register, or back, counts of storing a vector register to memory."""
 
 WHERE_TIGHT = ("trackers", "iterative-minreg", "max-ilp", "matrices-in-vgprs")
-"""Plans that may stand in for the default one where LLVM spills vector registers: the schedulers of two count
-registers; that of the third now and then needs fewer in loops; the last has room for more accumulators of matrix
-instructions than there are AGPRs.
+"""Plans that may stand in for the default one where LLVM spills vector registers. The schedulers of the first two count
+registers. That of the third may need fewer in loops where there are AGPRs: elsewhere ``fast`` keeps it for none
+of 42 kernels. The last has room for more accumulators of matrix instructions than there are AGPRs.
 """
 _WIDE_PHI = re.compile(r" = phi (?:[a-z]+ )*<(?:8|16|32) x (?:float|i32)>")
 """An accumulator of a matrix instruction that a loop carries."""
@@ -422,7 +422,9 @@ def first_plans(given: Planned, *, ordered: bool = False, less: bool = False) ->
     if not given.lack(DEFAULT):
         # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
         return (DEFAULT,)
-    others = {plan: given.lack(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+    has_agprs = given.work.target.unified_vgpr
+    tight = (BY_NAME[name] for name in WHERE_TIGHT if has_agprs or name != "max-ilp")
+    others = {plan: given.lack(plan) for plan in given.plans(tight)}
     # Whole vectors come after the others: what LLVM then moves to AGPRs counts as spilled.
     whole = given.plans((WHOLE_PHIS,)) if _WIDE_PHI.search(given.ir) else []
     ours = given.plans(plan for plan in ORDERED if plan.of == DEFAULT) if ordered else ()
