@@ -30,7 +30,7 @@ from verilocc_mlir.budget import OutOfSecondsError, within
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
-from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.build import build_problem, build_with_liveness
 from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
@@ -389,6 +389,21 @@ def test_room_to_spare_is_left_at_every_point() -> None:
         peaks.append(_peak(build_problem(file, relieved.function, target(CPU), "vgpr").ranges))
     assert all(peak <= 16 - spare for peak, spare in zip(peaks, (0, 2, 4), strict=True))
     assert Spiller(function, problem, target(CPU)).relieve(15) is None
+
+
+def test_what_room_costs_is_known_before_it_is_made() -> None:
+    (function,) = (file := parse_mir(around(CPU, 24).before)).functions
+    problem, waits = build_with_liveness(file, function, target(CPU), "vgpr", pressure_alone=True)
+    spiller = Spiller(function, problem, target(CPU), waits)
+    whole = Spiller(function, build_problem(file, function, target(CPU), "vgpr"), target(CPU))
+    costs = [spiller.cost(spare) for spare in (0, 2, 4)]
+    assert costs == sorted(costs)
+    assert 0 < costs[0] < costs[-1] < math.inf
+    for spare, cost in zip((0, 2, 4), costs, strict=True):
+        relieved = whole.relieve(spare)
+        assert relieved is not None
+        assert relieved.cost == cost
+    assert spiller.cost(15) == math.inf
 
 
 def test_a_choice_is_left_where_the_seconds_are_over_and_one_that_is_made_stands() -> None:
