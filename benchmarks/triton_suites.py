@@ -24,7 +24,6 @@ import importlib
 import json
 import math
 import os
-import pkgutil
 import re
 import signal
 import sys
@@ -53,6 +52,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = REPOSITORY / "examples"
 TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
 SUITES = {"tutorials": "triton_tutorials", "inductor": "triton_inductor", "liger": "liger_kernel", "fla": "fla"}
+"""Any other name is a package's own."""
+
 _GIVEN = ("tutorials", "inductor")
 """Suites whose modules say what each kernel is called with."""
 
@@ -71,15 +72,16 @@ def kernels_of(suite: str) -> dict[str, Any]:
     if suite in _GIVEN:
         sys.path.append(str(EXAMPLES))
         return dict(importlib.import_module(SUITES[suite]).calls())
+    package = SUITES.get(suite, suite)
     kernels: dict[str, Any] = {}
-    for module in _modules(SUITES[suite]):
+    for module in _modules(package):
         source = Path(module.__file__ or "").read_text()
         for name, value in _contents(module).items():
             if type(value).__name__ not in ("JITFunction", "Autotuner", "Heuristics"):
                 continue
             function, _, _ = importlib.import_module("triton_signatures").unwrapped(value)
             if re.search(rf"(?<![\w.]){re.escape(name)}\[", source):
-                short = function.fn.__module__.removeprefix(SUITES[suite] + ".")
+                short = function.fn.__module__.removeprefix(package + ".")
                 kernels.setdefault(f"{short}.{function.fn.__name__}", value)
     return kernels
 
@@ -89,11 +91,14 @@ def _contents(module: Any) -> dict[str, Any]:
 
 
 def _modules(package: str) -> Iterator[Any]:
-    root = importlib.import_module(package)
-    for info in pkgutil.walk_packages(root.__path__, package + ".", onerror=lambda _: None):
-        if not _NOT_HERE.search(info.name):
+    (root, *_) = importlib.import_module(package).__path__
+    # Files: a folder without __init__.py is no package to pkgutil, and has kernels.
+    for source in sorted(Path(root).rglob("*.py")):
+        parts = source.relative_to(root).with_suffix("").parts
+        name = ".".join((package, *(part for part in parts if part != "__init__")))
+        if not _NOT_HERE.search(name):
             try:
-                yield importlib.import_module(info.name)
+                yield importlib.import_module(name)
             except Exception:  # a module for other hardware, or in need of a package that is not there
                 continue
 
