@@ -31,8 +31,9 @@ _OWN = frozenset({2, 3, 27, 28})
 """Its bits that round halves and doubles, which LLVM sets anew for what it knows to read them (SIModeRegister.cpp), and
 GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register").
 """
-_UNSAID = frozenset({2, 5})
-"""STATUS, with SCC and VCCZ, and GPR_ALLOC: no operand says that they are read; since gfx12 STATE_PRIV, 4, has SCC."""
+_UNSAID = frozenset({2, 3, 5, 17, 18})
+"""STATUS, with SCC and VCCZ, TRAPSTS, GPR_ALLOC and since gfx12 what says which exceptions there were (a conversion may
+round, for LLVM's table without one): no operand says that they are read. Since gfx12 STATE_PRIV, 4, has SCC."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})

@@ -936,10 +936,12 @@ impl<'a> Walk<'a> {
             let own = writes && (touches(&(2..=3)) || touches(&(27..=28))) || has_upper && touches(&(12..=19));
             match word & 63 {
                 1 => own,
-                // STATUS has SCC and VCCZ, since gfx12 STATE_PRIV has SCC; GPR_ALLOC says how many VGPRs there are.
-                2 | 5 => true,
+                // STATUS has SCC and VCCZ, since gfx12 STATE_PRIV has SCC; GPR_ALLOC says how many VGPRs there are, TRAPSTS
+                // and two of gfx12 which exceptions there were.
+                2 | 5 | 17 | 18 => true,
+                3 => !writes,
                 4 => writes || self.context.processor.major > 11,
-                number => writes && number != 3,
+                _ => writes,
             }
         });
         // LLVM sets none for such an opcode, or not again behind it (AMDGPULowerVGPREncoding).
