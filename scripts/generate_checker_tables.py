@@ -87,13 +87,15 @@ _NOT_SAID = re.compile(
     r"|V_(?:FMA|MAD)_MIX_F32_(?:BF16_)?dpp|V_PK_FMAC_F16_\w+|V_CVT_PKACCUM_U8_F32_\w+|V_INTERP_P2_F32_e64"
     r"|BUFFER_LOAD_FORMAT_D16_HI_X_\w+|S_SCRATCH_LOAD_\w+"
     r"|SCRATCH_LOAD_\w+_D16_(?:HI_)?VE_gfx940$|V_CVT_SCALEF32_SR_PK_FP4_\w+"
+    r"|FPTRUNC_ROUND_\w+|S_ROUND_MODE|V_INTERP_(?:P1L[LV]|P2)_F16(?:_opsel)?$|S_CLAUSE"
     r"|V_MFMA_\w+_(?:vi|[av]cd)$|V_WMMA_SCALE\w+_gfx1250$|V_(?:MFMA|WMMA)_LD_SCALE\w+"
 )
 """Sets EXEC or the program counter, keeps what its result held or adds to it (of a block of registers, what M0 leaves
 out; of DPP, for threads that a mask leaves out), or exchanges registers that M0 chooses, or may be done again (XNACK),
-or writes a matrix before it has read all, or belongs to the matrix operation behind it, and LLVM's table does not say
-so. LLVM makes none of them ahead of its allocation (ISA manuals; SIFrameLowering.cpp), but random
-rounding to four bits: the three bytes that stay are those of whatever register it allocates."""
+or writes a matrix before it has read all, or belongs to the matrix operation or accesses behind it, or rounds what
+follows until LLVM sets MODE anew (SIModeRegister.cpp), and LLVM's table does not say so. Ahead of its allocation LLVM
+makes none of them (ISA manuals; SIFrameLowering.cpp) but those that round: of random rounding to four bits, the three
+bytes that stay are those of whatever register it allocates."""
 _WHOLE_WAVES = re.compile(r"SI_CS_CHAIN_TC_|SI_TCRETURN_(?:CHAIN|GFX_WholeWave)|SI_WHOLE_WAVE_FUNC_")
 """Leaves for a function, with another EXEC, that reads what threads hold that never entered this one (AMDGPUUsage,
 amdgpu_cs_chain, llvm.amdgcn.set.inactive.chain.arg), or is of such a function."""
@@ -464,6 +466,8 @@ def traits(name: str) -> Iterator[str]:
         yield "sets-mode"
     if name.startswith("S_SETREG_"):
         yield "setreg"
+    if name.startswith("S_GETREG_"):
+        yield "getreg"
     if re.match(r"EXP|V_INTERP_(MOV|P1|P2)_F32|V_MOV_B32_indirect|S_SETREG_IMM32_B32_mode", name):
         # AMDGPULowerVGPREncoding.cpp sets no upper bits for its operands (getVGPRLoweringOperandTables), or does not
         # set them again behind it (handleSetregMode).

@@ -24,10 +24,16 @@ _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _WRITABLE = frozenset({_MODE, 3})
 """That one and TRAPSTS: others move scratch, or take registers away, or checks of what is not ready (SIDefines.h)."""
+_STATE_PRIV = 4
 _DEALLOC_VGPRS = 3
 """Number of the message by which a wave gives its VGPRs back (SIDefines.h, SendMsg; RDNA 3 ISA)."""
-_ADDRESSING = frozenset({27, 28})
-"""Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
+_OWN = frozenset({2, 3, 27, 28})
+"""Its bits that round halves and doubles, which LLVM sets anew for what it knows to read them (SIModeRegister.cpp), and
+GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register").
+"""
+_UNSAID = frozenset({2, 3, 5, 17, 18})
+"""STATUS, with SCC and VCCZ, TRAPSTS, GPR_ALLOC and since gfx12 what says which exceptions there were (a conversion may
+round, for LLVM's table without one): no operand says that they are read. Since gfx12 STATE_PRIV, 4, has SCC."""
 _UPPER = frozenset(range(12, 20))
 """Its bits that are upper bits of the numbers of VGPRs, where there are more than 256 (SIDefines.h, DST_VGPR_MSB)."""
 _PLAIN = frozenset({"copy", "lane-save", "lane-restore"})
@@ -247,12 +253,14 @@ class Execution(Effects):
         """No whole-wave code, no mode in which opcodes mean something else, nothing that takes registers away (6)."""
         is_not_followed = False
         has_upper = self.both.processor.addressable_vgprs > 256
-        if "setreg" in opcode.traits:
-            explicit = [o for o in a.operands if not o.is_implicit]
-            place = explicit[-1].number & 0xFFFF
+        if not opcode.traits.isdisjoint(("setreg", "getreg")):
+            place = [o for o in a.operands if not o.is_implicit][-1].number & 0xFFFF
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
-            naming = _ADDRESSING | _UPPER if has_upper else _ADDRESSING
-            is_not_followed = place & 63 not in _WRITABLE or (place & 63 == _MODE and not naming.isdisjoint(bits))
+            number, writes = place & 63, "setreg" in opcode.traits
+            odd = (_OWN if writes else _NO_UNITS) | (_UPPER if has_upper else _NO_UNITS)
+            is_not_followed = number == _MODE and not odd.isdisjoint(bits)
+            unsaid = number in _UNSAID or (number == _STATE_PRIV and self.both.processor.major > 11)
+            is_not_followed |= number not in _WRITABLE if writes else unsaid
         if has_upper and ("low-vgprs" in opcode.traits or ("asm" in opcode.traits and self._leaves_upper(a))):
             is_not_followed |= not self.both.named_after.isdisjoint(self.both.after.tables.units("v")[512:])
         if has_upper and "may-load" in opcode.traits:

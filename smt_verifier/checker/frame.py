@@ -109,7 +109,8 @@ def check_scratch(p: Function, q: Lanes, processor: Processor, strings: Mapping[
 
 
 def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str, processor: Processor) -> None:
-    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, and
+    """A called function with a frame has its header's stack pointer and scratch descriptor where LLVM has them, an
+    object for all that it is given on the stack (it may pass that on; LLVM's frame begins behind the objects), and
     leaves it SGPRs where it begins and ends: LLVM keeps EXEC, the frame and base pointer there while it saves vector
     registers of all threads, and makes the address of a slot in a VGPR if no other one is free (13.1, 13.4).
 
@@ -119,6 +120,9 @@ def check_given(p: Function, lanes: Lanes, bounds: Limits, convention: str, proc
     descriptor = _CHAIN_DESCRIPTOR if "chain" in convention else _DESCRIPTOR
     given = (descriptor, *(("'$private_rsrc_reg'", _ABSENT) if processor.architected_flat_scratch else ()))
     _check_places(p, {"stackPtrOffsetReg": ("'$sgpr32'",), "scratchRSrcReg": given})
+    ends = [int(row.get("offset", "0")) + int(row.get("size", "0")) for row in p.fixed_stack.values()]
+    if decimal(p.fields.get(_INFO + "bytesInStackArgArea", "0")) > max(ends, default=0):
+        raise Refused("header", "no object has all of the stack arguments, and LLVM's frame begins behind the objects")
     usable = _numbers({*lanes.tables.units("s")} & (bounds.allocatable - bounds.callee_saved))
     if any(len(usable - _numbers(live)) < _AT_EDGES for live in edges(lanes)):
         raise Refused("not-followed", f"fewer than {_AT_EDGES} SGPRs are free where LLVM saves or restores")

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from smt_verifier.checker.assembly import counts_accesses, is_obscure
@@ -42,6 +43,7 @@ _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _OBJECTS = (Kind.FRAME_INDEX, Kind.FIXED_FRAME)
 _COUNTED = ("DS_", "EXP", "IMAGE_", "LDS_")
 """Instructions that are counted like accesses to memory, whether or not they are."""
+_MATRICES = ("V_WMMA_", "V_SWMMAC_")
 _VIRTUAL = 1 << 32
 
 
@@ -257,6 +259,10 @@ def _check_block(
             raise Refused("order", f"{q[at][0].opcode} is another instruction", f"line {q[at][0].line}")
     if order == alike:
         return 0
+    for i in (i for group in p for i in group if i.opcode.startswith(_MATRICES)):
+        explicit = [o for o in reversed(i.operands) if not o.is_implicit]
+        if any(o.number for o in takewhile(lambda o: not o.is_register, explicit)):
+            raise Refused("order-stays", f"{i.opcode} may take a matrix of the one before it", f"line {i.line}")
     # The flags that Q has count: those of P that it lacks said what need not be so any more.
     given = [_item(q[at], frame) for at in sorted(alike, key=order.__getitem__)]
     _check_staying(given, order)

@@ -192,6 +192,8 @@ STRICTER = {
     "ties_mfma_opcode_of_the_machine",
     "ties_half_loaded_by_an_opcode_of_the_machine",
     "ties_four_bits_rounded_at_random",
+    "places_copy_in_a_clause",
+    "repeat_behind_a_conversion_that_rounds_up",
 }
 """Cases that the checker alone refuses, for a field of the header and for an opcode."""
 

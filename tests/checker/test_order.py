@@ -65,6 +65,10 @@ MFMA = (
     "$vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3} = V_MFMA_F32_16X16X16F16_vgprcd_e64 $vgpr20_vgpr21, $vgpr22_vgpr23, "
     "$vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3}, 0, 0, 0, implicit $mode, implicit $exec"
 )
+PRODUCT = (
+    "$vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3} = V_WMMA_F16_16X16X32_F16_w32_twoaddr 8, $vgpr24_vgpr25_vgpr26_vgpr27_vgpr28_vgpr29_vgpr30_vgpr31, "
+    "8, $vgpr32_vgpr33_vgpr34_vgpr35_vgpr36_vgpr37_vgpr38_vgpr39, 8, $vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3}(tied-def 0), {4}, 0, 0, 0, implicit $exec"
+)
 FIRST = MFMA.format(4, 5, 6, 7)
 SECOND = MFMA.format(8, 9, 10, 11)
 READLANE = "$sgpr{} = V_READFIRSTLANE_B32 $vgpr{}, implicit $exec"
@@ -96,6 +100,9 @@ WRONG: dict[str, tuple[list[str], list[int], str]] = {
     "part_of_a_tuple_written": ([add(21, 1, 2), FIRST], SWAP, "order-registers"),
     "accumulated_twice": ([FIRST, FIRST.replace("$vgpr20_vgpr21", "$vgpr24_vgpr25")], SWAP, "order-registers"),
     "read_by_one_and_written_by_the_next": ([FIRST, add(22, 1, 2)], SWAP, "order-registers"),
+    "matrix_of_the_product_before": (
+        [PRODUCT.format(4, 5, 6, 7, 0), PRODUCT.format(8, 9, 10, 11, 1), add(3, 1, 2), add(12, 1, 2)], [0, 1, 3, 2], "order-stays",
+    ),
     "half_written": (["$vgpr3_lo16 = V_MOV_B16_t16_e64 0, 1, 0, implicit $exec", add(4, 3, 1)], SWAP, "order-registers"),
     "other_half_of_the_same_register": (
         ["$vgpr3_lo16 = V_MOV_B16_t16_e64 0, 1, 0, implicit $exec", "$vgpr3_hi16 = V_MOV_B16_t16_e64 0, 1, 0, implicit $exec"],
@@ -324,6 +331,7 @@ RIGHT: dict[str, tuple[list[str], list[int]]] = {
     ),
     "arithmetic_over_memory": ([load(3), add(4, 1, 2), store(5), add(6, 1, 2)], [1, 3, 0, 2]),
     "between_what_stays": ([add(3, 1, 2), add(4, 1, 2), BARRIER, add(5, 1, 2), add(6, 1, 2)], [1, 0, 2, 4, 3]),
+    "products_of_their_own": ([PRODUCT.format(4, 5, 6, 7, 0), PRODUCT.format(8, 9, 10, 11, 0)], SWAP),
     "lds_load_over_a_matrix_operation": ([FIRST, LDS_LOAD.format(3, 0, FROM.format(P, 3))], SWAP),
 }
 

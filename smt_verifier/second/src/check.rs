@@ -923,17 +923,26 @@ impl<'a> Walk<'a> {
     fn followed(&self, i: &Instruction) -> Done {
         let odd = ["vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
         let odd = odd.iter().any(|word| i.has(word) || !i.value(word).is_empty());
-        // A write of MODE that reaches the bits which let indices or skips change what follows, or which are upper bits
-        // of VGPRs' numbers.
+        // A write of MODE that reaches the bits which let indices or skips change what follows, or round halves and
+        // doubles (SIModeRegister sets them anew); or any access to upper bits of VGPRs' numbers.
         let has_upper = self.context.processor.addressable_vgprs > 256;
-        let upper = if has_upper { 12..=19 } else { 27..=28 };
-        let last = i.explicit().last().filter(|_| i.has("setreg"));
+        let writes = i.has("setreg");
+        let last = i.explicit().last().filter(|_| writes || i.has("getreg"));
         // TRAPSTS beside MODE: others move scratch, take registers away, or checks of what is not ready.
         let low = |o: &Operand, bits: i64| o.text.parse::<i64>().map_or(u32::MAX, |word| (word & bits) as u32);
         let reaches = last.map(|o| low(o, 0xffff)).is_some_and(|word| {
             let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
             let touches = |bits: &std::ops::RangeInclusive<u32>| first <= *bits.end() && first + size > *bits.start();
-            !matches!(word & 63, 1 | 3) || word & 63 == 1 && (touches(&upper) || touches(&(27..=28)))
+            let own = writes && (touches(&(2..=3)) || touches(&(27..=28))) || has_upper && touches(&(12..=19));
+            match word & 63 {
+                1 => own,
+                // STATUS has SCC and VCCZ, since gfx12 STATE_PRIV has SCC; GPR_ALLOC says how many VGPRs there are, TRAPSTS
+                // and two of gfx12 which exceptions there were.
+                2 | 5 | 17 | 18 => true,
+                3 => !writes,
+                4 => writes || self.context.processor.major > 11,
+                _ => writes,
+            }
         });
         // LLVM sets none for such an opcode, or not again behind it (AMDGPULowerVGPREncoding).
         // Nor for assembly that has VGPRs, but none before its first implicit register (SIInstrInfo::hasVGPRUses).

@@ -92,7 +92,8 @@ pub fn is_in_memory(function: &Function) -> bool {
     function.stack.values().any(|row| object(row, "stack-id") != "sgpr-spill")
 }
 
-/// A called function that has a frame is given its stack and scratch descriptor where LLVM has them.
+/// A called function that has a frame is given its stack and scratch descriptor where LLVM has them, and has objects
+/// for all of its stack arguments, behind which LLVM begins that frame: it may pass them on.
 ///
 /// # Errors
 /// `header`: one is elsewhere.
@@ -104,6 +105,11 @@ pub fn given(p: &Function, convention: &str, target: &Processor) -> Done {
     let is_none = target.architected_flat_scratch && matches!(&*descriptor, "" | "$private_rsrc_reg");
     let is_given = descriptor.strip_prefix("$sgpr").map_or(is_none, |own| own == given);
     ensure!(is_given, "header", "", "the scratch descriptor is not in s{given}, but in {descriptor}");
+    let number = |row: &Row, key: &str| object(row, key).parse().unwrap_or(0_i64);
+    let known = p.fixed_stack.values().map(|row| number(row, "offset") + number(row, "size")).max().unwrap_or(0);
+    let asked = info(p, "bytesInStackArgArea");
+    let fits = asked.is_empty() || asked.parse().is_ok_and(|asked: i64| asked <= known.max(0));
+    ensure!(fits, "header", "", "stack arguments of {asked} bytes, of which objects have {known}");
     Ok(())
 }
 

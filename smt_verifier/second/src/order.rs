@@ -325,7 +325,18 @@ fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>, count
     }
     check_registers(&items, &order)?;
     check_memory(&items, &order, counted)?;
-    Ok(order.iter().enumerate().filter(|(at, of)| at != *of).count())
+    let moved = order.iter().enumerate().filter(|(at, of)| at != *of).count();
+    for i in items.iter().flat_map(|item| item.instructions.iter()).filter(|_| moved > 0) {
+        ensure!(!may_reuse(i), "order-stays", *i, "it may take a matrix of the one before it,");
+    }
+    Ok(moved)
+}
+
+/// A matrix operation that says something behind its registers: it may be that a matrix is that of the one before it.
+fn may_reuse(i: &Instruction) -> bool {
+    let explicit: Vec<&Operand> = i.explicit().collect();
+    let is_matrix = ["V_WMMA_", "V_SWMMAC_"].iter().any(|word| i.name.starts_with(word));
+    is_matrix && explicit.iter().rev().take_while(|o| !o.is_register()).any(|o| o.text != "0")
 }
 
 /// The same but for debug locations, and deaths of registers of which Q, `b`, says nothing (16.2).
