@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import NamedTuple
 
 from smt_verifier.checker.assembly import counts_accesses, is_obscure
@@ -260,8 +259,9 @@ def _check_block(
     if order == alike:
         return 0
     for i in (i for group in p for i in group if i.opcode.startswith(_MATRICES)):
-        explicit = [o for o in reversed(i.operands) if not o.is_implicit]
-        if any(o.number for o in takewhile(lambda o: not o.is_register, explicit)):
+        last = max((n for n, row in enumerate(_described(i).operands) if row.kind.startswith("register")), default=-1)
+        said = [o for o in i.operands if not o.is_implicit][last + 1 :]
+        if any(o.kind is not Kind.IMMEDIATE or o.number for o in said):
             raise Refused("order-stays", f"{i.opcode} may take a matrix of the one before it", f"line {i.line}")
     # The flags that Q has count: those of P that it lacks said what need not be so any more.
     given = [_item(q[at], frame) for at in sorted(alike, key=order.__getitem__)]

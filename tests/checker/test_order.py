@@ -69,6 +69,10 @@ PRODUCT = (
     "$vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3} = V_WMMA_F16_16X16X32_F16_w32_twoaddr 8, $vgpr24_vgpr25_vgpr26_vgpr27_vgpr28_vgpr29_vgpr30_vgpr31, "
     "8, $vgpr32_vgpr33_vgpr34_vgpr35_vgpr36_vgpr37_vgpr38_vgpr39, 8, $vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3}(tied-def 0), {4}, 0, 0, 0, implicit $exec"
 )
+ONTO_ZERO = (
+    "$vgpr{0}_vgpr{1}_vgpr{2}_vgpr{3} = V_WMMA_F16_16X16X32_F16_w32_threeaddr 8, $vgpr24_vgpr25_vgpr26_vgpr27_vgpr28_vgpr29_vgpr30_vgpr31, "
+    "8, $vgpr32_vgpr33_vgpr34_vgpr35_vgpr36_vgpr37_vgpr38_vgpr39, 8, 0, 0, 0, 0, 0, implicit $exec"
+)
 FIRST = MFMA.format(4, 5, 6, 7)
 SECOND = MFMA.format(8, 9, 10, 11)
 READLANE = "$sgpr{} = V_READFIRSTLANE_B32 $vgpr{}, implicit $exec"
@@ -332,6 +336,7 @@ RIGHT: dict[str, tuple[list[str], list[int]]] = {
     "arithmetic_over_memory": ([load(3), add(4, 1, 2), store(5), add(6, 1, 2)], [1, 3, 0, 2]),
     "between_what_stays": ([add(3, 1, 2), add(4, 1, 2), BARRIER, add(5, 1, 2), add(6, 1, 2)], [1, 0, 2, 4, 3]),
     "products_of_their_own": ([PRODUCT.format(4, 5, 6, 7, 0), PRODUCT.format(8, 9, 10, 11, 0)], SWAP),
+    "products_onto_a_constant": ([ONTO_ZERO.format(4, 5, 6, 7), ONTO_ZERO.format(8, 9, 10, 11)], SWAP),
     "lds_load_over_a_matrix_operation": ([FIRST, LDS_LOAD.format(3, 0, FROM.format(P, 3))], SWAP),
 }
 

@@ -332,11 +332,12 @@ fn check_block(p: &[Item<'_>], q: &[Item<'_>], order: Option<&Vec<usize>>, count
     Ok(moved)
 }
 
-/// A matrix operation that says something behind its registers: it may be that a matrix is that of the one before it.
+/// A matrix operation that says something behind its sources: it may be that a matrix is that of the one before it.
 fn may_reuse(i: &Instruction) -> bool {
-    let explicit: Vec<&Operand> = i.explicit().collect();
     let is_matrix = ["V_WMMA_", "V_SWMMAC_"].iter().any(|word| i.name.starts_with(word));
-    is_matrix && explicit.iter().rev().take_while(|o| !o.is_register()).any(|o| o.text != "0")
+    let mut rows = (0..i.opcode.operands.len()).rev();
+    let last = rows.find(|k| i.opcode.row(*k).is_some_and(|row| row.kind.starts_with("register")));
+    is_matrix && i.explicit().skip(last.map_or(0, |last| last + 1)).any(|o| o.text != "0")
 }
 
 /// The same but for debug locations, and deaths of registers of which Q, `b`, says nothing (16.2).
