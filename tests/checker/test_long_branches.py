@@ -16,6 +16,7 @@ from smt_verifier.checker.check import check
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.native import NativeKernel, audit_native, named
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
@@ -157,6 +158,23 @@ def test_assembly_says_whether_there_is_one() -> None:
         for n in (1, STATEMENTS)
     ]
     assert answers == [False, True]
+
+
+@needs_both
+@pytest.mark.parametrize(
+    ("statements", "is_known", "outcome"),
+    [(1_000, True, Outcome.PROVED), (STATEMENTS, True, Outcome.UNKNOWN), (1_000, False, Outcome.UNKNOWN)],
+    ids=["none", "one", "not known"],
+)
+def test_the_assembly_that_ships_says_it_of_another_compilers_code(
+    statements: int, outcome: Outcome, *, is_known: bool
+) -> None:
+    """The LLVM at hand is another one than IREE's or Triton's."""
+    before, after = _with(statements, "memory_long_branch_without_free_scalars")
+    compiler = StagedCompiler(choose_tools(), CompileOptions(CPU, verify=False))
+    assembly = compiler.finish(after, "asm").decode() if is_known else ""
+    kernel = NativeKernel("f", CPU, "another", "greedy", (named("f", "all", before, after),), lambda: assembly)
+    assert audit_native([kernel]).outcome is outcome
 
 
 @needs_both

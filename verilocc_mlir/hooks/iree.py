@@ -206,7 +206,7 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     results = {result.name: result for result in _compiled(run.kernels, sources_of_kernels, run.shown_as, progress)}
     dispatches = _by_tritons(run, dump, dispatches, results, progress)
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
-    kernels = _with_native(run, configured, kernels, progress)
+    kernels = _with_native(run, configured, kernels, {d.executable: d.assembly for d in dispatches}, progress)
     ours = [k for k in kernels if k.ours]
     if ours:
         progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
@@ -272,7 +272,11 @@ def _require_server(settings: Settings, result: KernelResult, where: str) -> Non
 
 
 def _with_native(
-    run: _Run, configured: Path, kernels: tuple[IreeKernel, ...], progress: Callable[[str], None]
+    run: _Run,
+    configured: Path,
+    kernels: tuple[IreeKernel, ...],
+    assemblies: Mapping[str, str],
+    progress: Callable[[str], None],
 ) -> tuple[IreeKernel, ...]:
     """The kernels, with a verdict on IREE's own allocation of each that stays."""
     if all(kernel.ours for kernel in kernels):
@@ -282,7 +286,9 @@ def _with_native(
         run.iree_compile(source, output, flags, "native")
 
     try:
-        stopped = stopped_kernels(of_iree, configured, run.directory / "native", run.iree.version(), progress)
+        stopped = stopped_kernels(
+            of_iree, configured, run.directory / "native", run.iree.version(), assemblies, progress
+        )
     except VeriloccError as error:
         verdict = not_audited(error)
         return tuple(k if k.ours else _audited(k, verdict, progress) for k in kernels)

@@ -10,8 +10,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
@@ -264,12 +265,12 @@ def dump_flags(directory: Path) -> list[str]:
     ]
 
 
-def read_dispatches(directory: Path, llvm_major: int) -> tuple[Dispatch, ...]:
+def read_dispatches(directory: Path, llvm_major: int = 0) -> tuple[Dispatch, ...]:
     """Every dispatch that has a code object, in the order of their names, numbers by value.
 
     Args:
-        llvm_major: version of the llc that will compile them. LLVM 22 has a feature for what later ones read from the
-            module flag ``amdgpu.buffer.oob.mode``.
+        llvm_major: version of the llc that will compile them, if one will. LLVM 22 has a feature for what later ones
+            read from the module flag ``amdgpu.buffer.oob.mode``.
     """
     if not directory.is_dir():
         return ()
@@ -361,11 +362,22 @@ def iree_kernels(
         def run(module: Path, output: Path, more: Sequence[str]) -> None:
             iree.run(module, output, [*base, *more], stage="native", shown_as=str(source))
 
-        return tuple(stopped_kernels(run, configured, directory, iree.version(), progress).values())
+        dump = directory / "dump"
+        progress("iree-compile to the end")
+        run(configured, directory / "native.vmfb", [*FROM_CONFIGURED, *dump_flags(dump)])
+        assemblies = {d.executable: d.assembly for d in read_dispatches(dump)}
+        return tuple(
+            stopped_kernels(run, configured, directory / "native", iree.version(), assemblies, progress).values()
+        )
 
 
 def stopped_kernels(
-    run: Run, configured: Path, directory: Path, version: str, progress: Callable[[str], None] = lambda _: None
+    run: Run,
+    configured: Path,
+    directory: Path,
+    version: str,
+    assemblies: Mapping[str, str],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, NativeKernel]:
     """Every dispatch of a module in iree-compile's hands, by its executable.
 
@@ -374,6 +386,7 @@ def stopped_kernels(
         configured: the module with how each kernel is tiled (``CONFIGURED``).
         directory: for what it leaves.
         version: of iree-compile.
+        assemblies: what iree-compile makes of each in the end, by its executable.
 
     Raises:
         InputError: it has no GPU kernel. ToolchainError: iree-compile crashed.
@@ -391,7 +404,12 @@ def stopped_kernels(
         dumps["wwm"] = [dump(stop) for stop in _STOPS["wwm"]]
     return {
         name: NativeKernel(
-            name, dumped.cpu, f"IREE {version}", "greedy", tuple(_phases(name, dumps, name in whole_wave))
+            name,
+            dumped.cpu,
+            f"IREE {version}",
+            "greedy",
+            tuple(_phases(name, dumps, name in whole_wave)),
+            partial(assemblies.get, name, ""),
         )
         for name, dumped in before_vgpr.items()
     }

@@ -224,8 +224,11 @@ class Judge:
         self._solver = default_solver() if limits.memory_mib == DEFAULT_MEMORY_MIB else ProcessSolver(limits.memory_mib)
         self.notes: list[str] = []
 
-    def judge(self, sides: Sides) -> AuditedPair:
+    def judge(self, sides: Sides, is_near: Callable[[str], bool] | None = None) -> AuditedPair:
         """Audit both texts of a phase.
+
+        Args:
+            is_near: whether LLVM makes no long branch in a function of that name; None: LLVM is asked.
 
         Raises:
             InputError: a text is not machine IR. UnsupportedError: a construct that LLVM does not print.
@@ -238,11 +241,10 @@ class Judge:
         solver = self._record(sides.phase, self._solver)
         text, compiler = sides.after.text, self._compiler
         done = LlvmPhase[sides.phase.upper()] if sides.phase in ("sgpr", "wwm") else LlvmPhase.VGPR
-        is_near = (
-            near_branches(text, lambda: compiler, done)
-            if compiler
-            else near_branches_on(text, self._target.name, done=done)
-        )
+        if is_near is None and compiler:
+            is_near = near_branches(text, lambda: compiler, done)
+        elif is_near is None:
+            is_near = near_branches_on(text, self._target.name, done=done)
         report = audit(
             before,
             after,

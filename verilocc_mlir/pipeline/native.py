@@ -23,6 +23,7 @@ from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import RegAlloc
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.long_branches import near_branches_in
 from verilocc_mlir.toolchain.mir_repairs import has_true16, state_true16
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
@@ -45,6 +46,7 @@ class NativeKernel(Struct, frozen=True):
         compiler: its version line.
         allocator: its allocator.
         phases: both texts of each phase, in order.
+        assembly: what the compiler makes of them in the end, all of it: it tells of long branches. ``""``: not known.
         source: what it was compiled from, where that is a text.
         reallocate: allocates a printed text; None where the compiler reads no machine IR.
         unlike: why the texts are not of the code that ships; ``""`` where they are.
@@ -55,6 +57,7 @@ class NativeKernel(Struct, frozen=True):
     compiler: str
     allocator: RegAlloc
     phases: tuple[Sides, ...]
+    assembly: Callable[[], str]
     source: Listing | None = None
     reallocate: Reallocate | None = None
     unlike: str = ""
@@ -82,8 +85,9 @@ def audit_native(
     judge = Judge(target(first.target), limits, record)
     pairs: list[AuditedPair] = []
     for kernel in kernels:
+        is_near = near_branches_in(kernel.assembly)
         for sides in kernel.phases:
-            pairs.append(_of_what_ships(_lost_lanes_unknown(judge.judge(sides), kernel, judge), kernel))
+            pairs.append(_of_what_ships(_lost_lanes_unknown(judge.judge(sides, is_near), kernel, judge), kernel))
             audited(pairs[-1])
     source = first.source if len(kernels) == 1 else None
     return AuditRun(
@@ -161,7 +165,8 @@ def direct_kernel(compiler: StagedCompiler, source: Listing, ir: str, stem: str)
         lambda phase: compiler.direct_after(ir, PHASES[phase]),
     )
     return NativeKernel(
-        stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases, source,
+        stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases,
+        lambda: compiler.direct(ir, "asm").decode(), source,
         lambda phase, before: compiler.llvm_allocate(before, PHASES[phase]),
     )  # fmt: skip
 

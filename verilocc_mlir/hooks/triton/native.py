@@ -133,9 +133,10 @@ def triton_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Setting
         lambda phase: text(stop_before(PHASES[phase])),
         lambda phase: text(f"-stop-after=virtregrewriter,{PHASES[phase].value}"),
     )
-    again, kept = instructions(text()), instructions(assembly)
+    printed = text()
+    again, kept = instructions(printed), instructions(assembly)
     unlike = "" if again == kept else _difference(again, kept)
-    return NativeKernel(name, cpu, compiler, "greedy", phases, unlike=unlike)
+    return NativeKernel(name, cpu, compiler, "greedy", phases, lambda: printed, unlike=unlike)
 
 
 def our_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, *, fp_fusion: bool) -> NativeKernel:
@@ -157,10 +158,11 @@ def our_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, 
     if done.data is None or Emit.MIR not in done.also:
         raise UnsupportedError("our hook made this code, and here nothing is proved of its IR", where=name)
     sides = named(name, "all", done.before, done.also[Emit.MIR].decode())
-    again, kept = instructions(done.data.decode()), instructions(assembly)
+    printed = done.data.decode()
+    again, kept = instructions(printed), instructions(assembly)
     unlike = "" if again == kept else f"our hook made this code with other options: {_difference(again, kept)}"
     compiler = f"verilocc {done.report.version}, {done.report.llvm}"
-    return NativeKernel(name, cpu, compiler, "greedy", (sides,), unlike=unlike)
+    return NativeKernel(name, cpu, compiler, "greedy", (sides,), lambda: printed, unlike=unlike)
 
 
 def instructions(assembly: str) -> list[str]:
