@@ -173,7 +173,7 @@ def test_the_assembly_that_ships_says_it_of_another_compilers_code(
     before, after = _with(statements, "memory_long_branch_without_free_scalars")
     compiler = StagedCompiler(choose_tools(), CompileOptions(CPU, verify=False))
     assembly = compiler.finish(after, "asm").decode() if is_known else ""
-    kernel = NativeKernel("f", CPU, "another", "greedy", (named("f", "all", before, after),), lambda: assembly)
+    kernel = NativeKernel("f", CPU, "another", "greedy", (named("f", "all", before, after),), assembly)
     assert audit_native([kernel]).outcome is outcome
 
 

@@ -13,8 +13,10 @@ from support import DEMO_KERNELS, REPOSITORY, long
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.hooks.triton.native import compiled
 from verilocc_mlir.pipeline.native import NativeKernel, audit_native, llc_kernel
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.long_branches import has_long_branch
 
 MATMUL = """
 func.func @mm(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %c: tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -221,3 +223,32 @@ class TestTriton:
         (tmp_path / "empty").mkdir()
         assert run(["audit", "--native", str(tmp_path / "empty")]) == 2
         assert "no kernel of Triton's" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100", "gfx1250"])
+def test_tritons_llvm_has_a_label_for_each_long_branch(cpu: str) -> None:
+    """What tells that there is none, in the assembly that ships (specification 13.4)."""
+    pytest.importorskip("triton.backends.amd.compiler", reason="there is no Triton with an AMD back end")
+
+    def assembly(statements: int) -> str:
+        code = "s_nop 0\\0A" * statements
+        ir = LONG.format(cpu=cpu, code=code)
+        return compiled(ir, cpu, (), fp_fusion=True, seconds=60, where="f")
+
+    assert [has_long_branch(assembly(n).encode()) for n in (1, 40_000)] == [False, True]
+
+
+LONG = """target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @f(ptr addrspace(1) %p, i32 inreg %c) "target-cpu"="{cpu}" {{
+  %b = icmp eq i32 %c, 0
+  br i1 %b, label %x, label %y
+x:
+  call void asm sideeffect "{code}", ""()
+  store volatile i32 1, ptr addrspace(1) %p
+  br label %y
+y:
+  call void asm sideeffect "{code}", ""()
+  store volatile i32 2, ptr addrspace(1) %p
+  ret void
+}}
+"""

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
@@ -409,7 +408,7 @@ def stopped_kernels(
             f"IREE {version}",
             "greedy",
             tuple(_phases(name, dumps, name in whole_wave)),
-            partial(assemblies.get, name, ""),
+            assemblies.get(name, ""),
         )
         for name, dumped in before_vgpr.items()
     }

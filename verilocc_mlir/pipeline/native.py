@@ -46,7 +46,8 @@ class NativeKernel(Struct, frozen=True):
         compiler: its version line.
         allocator: its allocator.
         phases: both texts of each phase, in order.
-        assembly: what the compiler makes of them in the end, all of it: it tells of long branches. ``""``: not known.
+        assembly: what the compiler makes of them in the end, which tells of long branches (``""``: it is not at hand);
+            None: the LLVM at hand is asked of the texts.
         source: what it was compiled from, where that is a text.
         reallocate: allocates a printed text; None where the compiler reads no machine IR.
         unlike: why the texts are not of the code that ships; ``""`` where they are.
@@ -57,7 +58,7 @@ class NativeKernel(Struct, frozen=True):
     compiler: str
     allocator: RegAlloc
     phases: tuple[Sides, ...]
-    assembly: Callable[[], str]
+    assembly: str | None
     source: Listing | None = None
     reallocate: Reallocate | None = None
     unlike: str = ""
@@ -85,7 +86,7 @@ def audit_native(
     judge = Judge(target(first.target), limits, record)
     pairs: list[AuditedPair] = []
     for kernel in kernels:
-        is_near = near_branches_in(kernel.assembly)
+        is_near = None if kernel.assembly is None else near_branches_in(kernel.assembly)
         for sides in kernel.phases:
             pairs.append(_of_what_ships(_lost_lanes_unknown(judge.judge(sides, is_near), kernel, judge), kernel))
             audited(pairs[-1])
@@ -165,8 +166,7 @@ def direct_kernel(compiler: StagedCompiler, source: Listing, ir: str, stem: str)
         lambda phase: compiler.direct_after(ir, PHASES[phase]),
     )
     return NativeKernel(
-        stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases,
-        lambda: compiler.direct(ir, "asm").decode(), source,
+        stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases, None, source,
         lambda phase, before: compiler.llvm_allocate(before, PHASES[phase]),
     )  # fmt: skip
 

@@ -50,20 +50,10 @@ def near_branches_on(
     return near_branches(text, lambda: StagedCompiler(choose_tools(), options), done)
 
 
-def near_branches_in(assembly: Callable[[], str]) -> Callable[[str], bool]:
-    """Likewise, by the assembly that its own compiler made of all functions; ``""``: it is not known."""
-    near: list[bool] = []
-
-    def is_near(_name: str) -> bool:
-        if not near:
-            try:
-                text = assembly()
-            except VeriloccError:
-                text = ""
-            near.append(bool(text) and not has_long_branch(text.encode()))
-        return near[0]
-
-    return is_near
+def near_branches_in(assembly: str) -> Callable[[str], bool]:
+    """Likewise, by the assembly that its own compiler made of all functions; ``""``: it is not at hand."""
+    is_near = bool(assembly) and not has_long_branch(assembly.encode())
+    return lambda _name: is_near
 
 
 def has_long_branch(assembly: bytes) -> bool:

@@ -136,7 +136,7 @@ def triton_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Setting
     printed = text()
     again, kept = instructions(printed), instructions(assembly)
     unlike = "" if again == kept else _difference(again, kept)
-    return NativeKernel(name, cpu, compiler, "greedy", phases, lambda: printed, unlike=unlike)
+    return NativeKernel(name, cpu, compiler, "greedy", phases, printed, unlike=unlike)
 
 
 def our_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, *, fp_fusion: bool) -> NativeKernel:
@@ -162,7 +162,7 @@ def our_kernel(name: str, ir: str, assembly: str, cpu: str, settings: Settings, 
     again, kept = instructions(printed), instructions(assembly)
     unlike = "" if again == kept else f"our hook made this code with other options: {_difference(again, kept)}"
     compiler = f"verilocc {done.report.version}, {done.report.llvm}"
-    return NativeKernel(name, cpu, compiler, "greedy", (sides,), lambda: printed, unlike=unlike)
+    return NativeKernel(name, cpu, compiler, "greedy", (sides,), printed, unlike=unlike)
 
 
 def instructions(assembly: str) -> list[str]:
